@@ -1,0 +1,89 @@
+//! The disk as a seam: positioned reads and writes, syncs, and names in directories.
+//!
+//! The contract is what POSIX file systems really promise, which is little:
+//!
+//! * Written bytes are visible to readers at once and durable only after [`DiskFile::sync_data`] or
+//!   [`DiskFile::sync_all`] returned `Ok`. Until then a crash may keep any part of them.
+//! * A name that was created, renamed or removed is durable only after [`Disk::sync_dir`] of its directory. The
+//!   content of a file may be durable and its name lost.
+//! * After a failed sync nothing is known about the bytes that it should have covered: a later sync that
+//!   succeeds proves nothing. Callers stop; they never retry.
+//! * An overwrite inside a file that was filled with [`DiskFile::fill_zero`] needs no new space. Growing a file may
+//!   fail with [`std::io::ErrorKind::StorageFull`].
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How [`Disk::open`] opens a file.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum OpenMode {
+    /// An existing file, for reading only.
+    Read,
+    /// An existing file, for reading and writing; nothing is truncated.
+    ReadWrite,
+    /// A new, empty file for reading and writing; an error of kind `AlreadyExists` when the name is taken.
+    CreateNew,
+}
+
+/// A file system.
+pub trait Disk: Send + Sync + Debug {
+    /// Creates `dir` and its missing parents. Every directory that this call created is durable when it returns.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// The names in `dir`, sorted. A name that isn't UTF-8 comes with replacement characters, so that it is seen
+    /// but matches no name of ours.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Gives the file `from` the name `to`, replacing what had that name, in one step. Both names are in the same
+    /// directory, because one [`Disk::sync_dir`] must be able to make the whole step durable.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes the name of a file. Open handles stay usable; the space comes back when the last one is dropped.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes all names of `dir` as durable as they are now.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Whether `path` names a file or a directory.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Takes the exclusive lock on `path`, creating the file when missing. `None` when someone else holds it.
+    /// The lock is released when the guard is dropped and when the process dies.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+}
+
+/// Holds a lock until it is dropped.
+pub trait DiskLock: Send + Sync + Debug {}
+
+/// An open file. All positions and lengths are in bytes; handles can be shared between threads.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Fills `buf` from position `at`; `UnexpectedEof` when the file ends before that.
+    fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()>;
+
+    /// Writes the buffers one after another from position `at`, growing the file when needed. On an error any part
+    /// of them may have been written.
+    fn write_all_at(&self, bufs: &[&[u8]], at: u64) -> io::Result<()>;
+
+    /// Makes the content, and as much of the metadata as is needed to read it back, durable.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Makes the content and all metadata durable.
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// The current length.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Overwrites the first `len` bytes with zeros that are really written, so that later overwrites need neither
+    /// space nor a change of metadata. Durable only after a sync, like any other write.
+    fn fill_zero(&self, len: u64) -> io::Result<()>;
+}

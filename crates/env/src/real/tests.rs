@@ -1,0 +1,68 @@
+//! The real disk in a temporary directory.
+
+use super::*;
+
+#[test]
+fn many_buffers_land_one_after_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = RealDisk.open(&dir.path().join("a"), OpenMode::CreateNew).unwrap();
+    let pieces: Vec<Vec<u8>> = (0..3000u32).map(|n| n.to_le_bytes()[..(n % 4) as usize].to_vec()).collect();
+    let bufs: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    file.write_all_at(&bufs, 7).unwrap();
+    let expected = pieces.concat();
+    assert_eq!(file.len().unwrap(), 7 + expected.len() as u64);
+    let mut found = vec![0; expected.len()];
+    file.read_exact_at(&mut found, 7).unwrap();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn filling_leaves_zeros_of_the_exact_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = RealDisk.open(&dir.path().join("a"), OpenMode::CreateNew).unwrap();
+    let len = ZERO_PIECE_BYTES as u64 + 13;
+    file.write_all_at(&[b"old"], 5).unwrap();
+    file.fill_zero(len).unwrap();
+    assert_eq!(file.len().unwrap(), len);
+    let mut head = [1; 16];
+    file.read_exact_at(&mut head, 0).unwrap();
+    assert_eq!(head, [0; 16]);
+}
+
+#[test]
+fn a_read_past_the_end_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = RealDisk.open(&dir.path().join("a"), OpenMode::CreateNew).unwrap();
+    let error = file.read_exact_at(&mut [0; 4], 0).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_lock_is_exclusive_until_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let first = RealDisk.lock(&path).unwrap();
+    assert!(first.is_some());
+    assert!(RealDisk.lock(&path).unwrap().is_none());
+    drop(first);
+    assert!(RealDisk.lock(&path).unwrap().is_some());
+}
+
+#[test]
+fn names_are_created_listed_renamed_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("x/y");
+    RealDisk.create_dir_all(&deep).unwrap();
+    RealDisk.create_dir_all(&deep).unwrap();
+    for name in ["b", "a"] {
+        RealDisk.open(&deep.join(name), OpenMode::CreateNew).unwrap();
+    }
+    assert_eq!(RealDisk.list(&deep).unwrap(), ["a", "b"]);
+    RealDisk.rename(&deep.join("b"), &deep.join("c")).unwrap();
+    RealDisk.remove(&deep.join("a")).unwrap();
+    RealDisk.sync_dir(&deep).unwrap();
+    assert_eq!(RealDisk.list(&deep).unwrap(), ["c"]);
+    assert!(!RealDisk.exists(&deep.join("b")).unwrap());
+    let taken = RealDisk.open(&deep.join("c"), OpenMode::CreateNew).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+}
