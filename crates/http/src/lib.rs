@@ -1,1 +1,37 @@
-//! Placeholder.
+//! HTTP/1.1 plumbing that knows no protocol: sockets, connections, bodies, limits and shutdown.
+//!
+//! A surface implements [`Handler`] and gives it to [`Server::start`]. Everything a surface needs and every
+//! surface needs alike lives here: collecting a request body within a limit ([`collect`]), a response
+//! [`Body`] for each way a response comes into being, the JSON error shape ([`error_response`]), and a
+//! [`Shutdown`] signal that long-lived responses watch so that a restart ends them cleanly.
+
+mod body;
+mod collect;
+mod connection;
+mod error;
+mod feed;
+mod limits;
+mod listener;
+mod reactor;
+mod server;
+mod shutdown;
+mod watchdog;
+
+pub use body::{Body, BodyError};
+pub use collect::{BodyBudget, CollectError, CollectLimits, collect};
+pub use error::{error_body, error_response};
+pub use feed::Feed;
+pub use limits::{
+    ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,
+    HEADERS_MAX, IDLE_TIMEOUT_S, LISTEN_BACKLOG, STALLED_PEER_TIMEOUT_S,
+};
+pub use listener::{BindError, bind};
+pub use reactor::default_reactors;
+pub use server::{Drained, Handler, Server, ServerOptions, StartError};
+pub use shutdown::Shutdown;
+
+/// A request as a [`Handler`] gets it: head parsed, body not yet read.
+pub type Request = http::Request<hyper::body::Incoming>;
+
+/// A response as a [`Handler`] gives it.
+pub type Response = http::Response<Body>;

@@ -1,0 +1,133 @@
+//! The response body: one enum, a variant for each way a response comes into being.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use crate::feed::{Fed, Feed};
+
+/// Why a body broke off. The connection is closed without the final chunk, so the client notices.
+#[derive(Debug, thiserror::Error)]
+#[error("response body broke off: {0}")]
+pub struct BodyError(pub String);
+
+/// A response body.
+#[derive(Debug, Default)]
+pub struct Body(Kind);
+
+#[derive(Debug, Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Pieces {
+        pieces: VecDeque<Bytes>,
+        left: u64,
+    },
+    Chunks {
+        fed: Fed,
+        left: u64,
+    },
+    Live(Fed),
+}
+
+impl Body {
+    /// No bytes at all.
+    pub const fn empty() -> Self {
+        Self(Kind::Empty)
+    }
+
+    /// One buffer.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() { Self::empty() } else { Self(Kind::Full(bytes)) }
+    }
+
+    /// Buffers in order, written without being joined.
+    pub fn pieces(pieces: VecDeque<Bytes>) -> Self {
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self(Kind::Pieces { pieces, left })
+    }
+
+    /// `len` bytes made while they are sent. Sending fewer or failing closes the connection.
+    pub fn chunks<F, Fut>(len: u64, produce: F) -> Self
+    where
+        F: FnOnce(Feed) -> Fut,
+        Fut: Future<Output = Result<(), BodyError>> + Send + 'static,
+    {
+        Self(Kind::Chunks { fed: Fed::new(produce), left: len })
+    }
+
+    /// Bytes of unknown number that are sent as they come, in chunked encoding.
+    pub fn live<F, Fut>(produce: F) -> Self
+    where
+        F: FnOnce(Feed) -> Fut,
+        Fut: Future<Output = Result<(), BodyError>> + Send + 'static,
+    {
+        Self(Kind::Live(Fed::new(produce)))
+    }
+
+    /// Whether the body still needs work from its producer after the response head was made.
+    pub(crate) const fn is_produced(&self) -> bool {
+        matches!(self.0, Kind::Chunks { .. } | Kind::Live(_))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let chunk = match &mut self.0 {
+            Kind::Empty => None,
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Kind::Empty;
+                Some(Ok(bytes))
+            }
+            Kind::Pieces { pieces, left } => pieces.pop_front().map(|piece| {
+                *left -= piece.len() as u64;
+                Ok(piece)
+            }),
+            Kind::Chunks { fed, left } => {
+                let chunk = std::task::ready!(fed.poll_chunk(cx));
+                match &chunk {
+                    Some(Ok(bytes)) => *left = left.saturating_sub(bytes.len() as u64),
+                    None if *left > 0 => {
+                        return Poll::Ready(Some(Err(BodyError(format!("{left} bytes are missing")))));
+                    }
+                    Some(Err(_)) | None => {}
+                }
+                chunk
+            }
+            Kind::Live(fed) => std::task::ready!(fed.poll_chunk(cx)),
+        };
+        Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => *left == 0,
+            Kind::Full(_) | Kind::Live(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => SizeHint::with_exact(*left),
+            Kind::Live(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Collects a request body within limits of size, time and total memory.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+/// First reservation for a body of many pieces. What a client merely announces is not allocated at once.
+const FIRST_RESERVE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Why a body was not collected.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The body is, or says it is, larger than the limit. Answer `413`.
+    #[error("request body exceeds the limit of {limit_bytes} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit_bytes: usize,
+    },
+    /// The body did not arrive in time. Answer `408`.
+    #[error("request body did not arrive within {timeout_ms} ms")]
+    Timeout {
+        /// The limit, in milliseconds.
+        timeout_ms: u128,
+    },
+    /// Too many bytes of other bodies are held already. Answer `503` with `Retry-After`.
+    #[error("too many request bodies are being received")]
+    Busy,
+    /// The connection broke, or the body was malformed. The answer, if any, is `400`.
+    #[error("request body broke off: {0}")]
+    Broken(#[source] hyper::Error),
+}
+
+/// Bytes of partly received bodies that may be held at once, over all requests.
+///
+/// Bodies that arrive with their head in one piece, as small ones do, are not counted.
+#[derive(Debug)]
+pub struct BodyBudget {
+    left: AtomicUsize,
+}
+
+impl BodyBudget {
+    /// A budget of `bytes_max` bytes.
+    pub const fn new(bytes_max: usize) -> Self {
+        Self { left: AtomicUsize::new(bytes_max) }
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
+/// The limits of one collection.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectLimits<'a> {
+    /// Most bytes of one body.
+    pub bytes_max: usize,
+    /// Most time from the head to the last byte of the body.
+    pub timeout: Duration,
+    /// The budget all bodies share.
+    pub budget: &'a BodyBudget,
+}
+
+/// Reads a body to its end.
+pub async fn collect(body: Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
+    if body.size_hint().lower() > limits.bytes_max as u64 {
+        return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
+    }
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    match tokio::time::timeout(limits.timeout, collect_pieces(body, limits)).await {
+        Ok(outcome) => outcome,
+        Err(_elapsed) => Err(CollectError::Timeout { timeout_ms: limits.timeout.as_millis() }),
+    }
+}
+
+/// A body of one piece is handed on as it came; more are joined.
+async fn collect_pieces(mut body: Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
+    let announced = body.size_hint();
+    let Some(first) = next_chunk(&mut body).await? else { return Ok(Bytes::new()) };
+    if first.len() > limits.bytes_max {
+        return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
+    }
+    if body.is_end_stream() || announced.exact() == Some(first.len() as u64) {
+        return Ok(first);
+    }
+    let rest = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut held = Held { budget: limits.budget, bytes: 0 };
+    held.grow(first.len())?;
+    let mut joined = BytesMut::with_capacity(first.len() + rest.min(FIRST_RESERVE_BYTES_MAX));
+    joined.extend_from_slice(&first);
+    drop(first);
+    while let Some(chunk) = next_chunk(&mut body).await? {
+        if joined.len() + chunk.len() > limits.bytes_max {
+            return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
+        }
+        held.grow(chunk.len())?;
+        joined.extend_from_slice(&chunk);
+    }
+    Ok(joined.freeze())
+}
+
+/// The next data frame; trailers are passed over.
+async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, CollectError> {
+    loop {
+        let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
+        match frame {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(CollectError::Broken(error)),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Bytes taken from the budget, given back when the body is complete or abandoned.
+struct Held<'a> {
+    budget: &'a BodyBudget,
+    bytes: usize,
+}
+
+impl Held<'_> {
+    fn grow(&mut self, bytes: usize) -> Result<(), CollectError> {
+        if !self.budget.take(bytes) {
+            return Err(CollectError::Busy);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.budget.left.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}

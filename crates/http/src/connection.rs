@@ -1,0 +1,187 @@
+//! One connection from its first byte to its last.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::TcpStream,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
+use socket2::SockRef;
+
+use crate::{
+    Body, BodyError, Handler, Shutdown,
+    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, STALLED_PEER_TIMEOUT_S},
+    watchdog::Activity,
+};
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared<H> {
+    pub(crate) handler: H,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) connections_max: usize,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) idle_timeout: Duration,
+}
+
+/// A place among the connections; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place<H> {
+    shared: Arc<Shared<H>>,
+}
+
+impl<H> Place<H> {
+    /// Takes a place, or `None` when all are taken.
+    pub(crate) fn take(shared: &Arc<Shared<H>>) -> Option<Self> {
+        let held = shared.connections.fetch_add(1, Ordering::AcqRel);
+        let place = Self { shared: Arc::clone(shared) };
+        (held < shared.connections_max).then_some(place)
+    }
+}
+
+impl<H> Drop for Place<H> {
+    fn drop(&mut self) {
+        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The state a connection's requests share: the handler by way of `place`, and what the watchdog looks at.
+#[derive(Debug)]
+struct Connection<H> {
+    place: Place<H>,
+    activity: Activity,
+}
+
+/// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
+pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
+    let socket = SockRef::from(&stream);
+    // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
+    if let Err(error) = socket
+        .set_tcp_nodelay(true)
+        .and_then(|()| socket.set_tcp_user_timeout(Some(Duration::from_secs(STALLED_PEER_TIMEOUT_S))))
+    {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+    let stream = match tokio::net::TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(%error, "cannot register a connection");
+            return;
+        }
+    };
+    let connection = Arc::new(Connection { place, activity: Activity::default() });
+    let served = run(TokioIo::new(stream), connection).await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "connection ended early");
+    }
+}
+
+async fn run<H: Handler>(
+    io: TokioIo<tokio::net::TcpStream>,
+    connection: Arc<Connection<H>>,
+) -> Result<(), hyper::Error> {
+    let shared = Arc::clone(&connection.place.shared);
+    let watched = Arc::clone(&connection);
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let connection = Arc::clone(&connection);
+        async move {
+            let guard = Guard::begin(connection);
+            let response = guard.connection.place.shared.handler.handle(request).await;
+            let (head, body) = response.into_parts();
+            let guard = body.is_produced().then_some(guard);
+            Ok::<_, Infallible>(http::Response::from_parts(head, GuardedBody { body, guard }))
+        }
+    });
+    let serving = http1::Builder::new()
+        .pipeline_flush(true)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(shared.header_bytes_max)
+        .max_buf_size(BODY_CHUNK_BYTES_MAX)
+        .header_read_timeout(None)
+        .serve_connection(io, service);
+    let mut serving = std::pin::pin!(serving);
+    let mut shutdown = std::pin::pin!(shared.shutdown.wait());
+    let mut look = std::pin::pin!(tokio::time::sleep(shared.idle_timeout));
+    let mut asked_to_end = false;
+    let mut begun = 0;
+    std::future::poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(outcome) = serving.as_mut().poll(cx) {
+                return Poll::Ready(outcome);
+            }
+            if !asked_to_end && shutdown.as_mut().poll(cx).is_ready() {
+                asked_to_end = true;
+                serving.as_mut().graceful_shutdown();
+                continue;
+            }
+            std::task::ready!(look.as_mut().poll(cx));
+            if !watched.activity.is_busy() && watched.activity.begun() == begun {
+                return Poll::Ready(Ok(()));
+            }
+            begun = watched.activity.begun();
+            let next = look.deadline() + shared.idle_timeout;
+            look.as_mut().reset(next);
+        }
+    })
+    .await
+}
+
+/// Marks a request as under way from its head to the end of its body.
+struct Guard<H> {
+    connection: Arc<Connection<H>>,
+}
+
+impl<H> Guard<H> {
+    fn begin(connection: Arc<Connection<H>>) -> Self {
+        connection.activity.begin();
+        Self { connection }
+    }
+}
+
+impl<H> Drop for Guard<H> {
+    fn drop(&mut self) {
+        self.connection.activity.end();
+    }
+}
+
+pin_project! {
+    /// A body that keeps its request under way while it is still being produced.
+    struct GuardedBody<H> {
+        #[pin]
+        body: Body,
+        guard: Option<Guard<H>>,
+    }
+}
+
+impl<H> http_body::Body for GuardedBody<H> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

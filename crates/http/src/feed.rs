@@ -1,0 +1,84 @@
+//! A response body written as straight-line code, with no task and no channel behind it.
+//!
+//! The producing future lives inside the body. Each [`Feed::send`] leaves one chunk in a slot and suspends the
+//! future; the connection takes the chunk when it asks for the next frame. So a slow client holds back its
+//! producer, and a dropped connection drops it.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+
+use crate::BodyError;
+
+type Slot = Arc<Mutex<Option<Bytes>>>;
+
+/// The producing end of a body made with [`Body::live`](crate::Body::live) or
+/// [`Body::chunks`](crate::Body::chunks).
+#[derive(Debug)]
+pub struct Feed {
+    slot: Slot,
+}
+
+impl Feed {
+    /// Hands one chunk to the connection; resolves when the connection has taken it.
+    pub async fn send(&mut self, chunk: Bytes) {
+        if chunk.is_empty() {
+            return;
+        }
+        *lock(&self.slot) = Some(chunk);
+        // No waker is kept: the body polls this future again whenever the connection asks for more.
+        poll_fn(|_| if lock(&self.slot).is_none() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+}
+
+type Producer = Pin<Box<dyn Future<Output = Result<(), BodyError>> + Send>>;
+
+/// The consuming end: the future and the slot it fills.
+pub(crate) struct Fed {
+    producer: Option<Producer>,
+    slot: Slot,
+}
+
+impl Fed {
+    pub(crate) fn new<F, Fut>(produce: F) -> Self
+    where
+        F: FnOnce(Feed) -> Fut,
+        Fut: Future<Output = Result<(), BodyError>> + Send + 'static,
+    {
+        let slot = Slot::default();
+        let producer = Box::pin(produce(Feed { slot: Arc::clone(&slot) }));
+        Self { producer: Some(producer), slot }
+    }
+
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if let Some(producer) = &mut self.producer
+            && let Poll::Ready(outcome) = producer.as_mut().poll(cx)
+        {
+            self.producer = None;
+            if let Err(error) = outcome {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+        match lock(&self.slot).take() {
+            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+            None if self.producer.is_none() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for Fed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fed").field("finished", &self.producer.is_none()).finish_non_exhaustive()
+    }
+}
+
+fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<Bytes>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

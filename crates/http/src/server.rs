@@ -1,0 +1,140 @@
+//! Starts the reactors of a server and brings them to an end.
+
+use std::{
+    future::Future,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    Request, Response, Shutdown,
+    connection::Shared,
+    reactor::{self, Role},
+};
+
+/// Answers requests. One value serves all connections of all reactors.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+/// How a server is run.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOptions {
+    /// Reactor threads, at least one.
+    pub reactors: usize,
+    /// Most connections held at once.
+    pub connections_max: usize,
+    /// Most bytes of a request head.
+    pub header_bytes_max: usize,
+    /// Time after which a connection without a request is closed, give or take as much again.
+    pub idle_timeout: Duration,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start a reactor thread: {0}")]
+pub struct StartError(#[from] io::Error);
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drained {
+    /// Every connection finished by itself.
+    Clean,
+    /// The deadline passed; this many connections were cut.
+    Cut {
+        /// Connections cut.
+        connections: usize,
+    },
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server<H> {
+    shared: Arc<Shared<H>>,
+    address: SocketAddr,
+    abandon: Shutdown,
+    threads: Vec<thread::JoinHandle<io::Result<()>>>,
+}
+
+impl<H: Handler> Server<H> {
+    /// Serves `handler` on `listener` (from [`bind`](crate::bind)) until `shutdown` is given.
+    pub fn start(
+        listener: TcpListener,
+        handler: H,
+        options: ServerOptions,
+        shutdown: Shutdown,
+    ) -> Result<Self, StartError> {
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            handler,
+            shutdown,
+            connections: AtomicUsize::new(0),
+            connections_max: options.connections_max,
+            header_bytes_max: options.header_bytes_max,
+            idle_timeout: options.idle_timeout,
+        });
+        let abandon = Shutdown::new();
+        let mut others = Vec::new();
+        let mut roles = Vec::new();
+        for _ in 1..options.reactors.max(1) {
+            let (sender, hands) = mpsc::unbounded_channel();
+            others.push(sender);
+            roles.push(Role::Worker { hands });
+        }
+        roles.push(Role::Acceptor { listener, others });
+        let threads = roles
+            .into_iter()
+            .enumerate()
+            .map(|(number, role)| {
+                let (shared, abandon) = (Arc::clone(&shared), abandon.wait());
+                thread::Builder::new()
+                    .name(format!("reactor-{number}"))
+                    .spawn(move || reactor::run(role, &shared, abandon))
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(Self { shared, address, abandon, threads })
+    }
+
+    /// The address listened on, with the port the system picked.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections held now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Acquire)
+    }
+
+    /// Gives the shutdown signal, waits for connections to finish, and cuts those that have not by `deadline`.
+    pub async fn drain(self, deadline: Duration) -> Drained {
+        self.shared.shutdown.trigger();
+        let wait_empty = async {
+            let mut poll = tokio::time::interval(Duration::from_millis(5));
+            while self.connections() > 0 {
+                poll.tick().await;
+            }
+        };
+        let drained = match tokio::time::timeout(deadline, wait_empty).await {
+            Ok(()) => Drained::Clean,
+            Err(_elapsed) => Drained::Cut { connections: self.connections() },
+        };
+        self.abandon.trigger();
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a reactor ended with an error"),
+                Err(_panic) => tracing::error!("a reactor panicked"),
+            }
+        }
+        drained
+    }
+}
