@@ -1,1 +1,45 @@
-//! Placeholder.
+//! Records as bytes in files: everything that Alluvium keeps on a disk, and nothing about what it means.
+//!
+//! A *record* is one whole mutation of one stream. Records travel in *batches*, each one opaque blob with a sequence
+//! number, written and synced as one. Batches follow one another in *segments*, files of one fixed size which are
+//! zero-filled before use and recycled after it. In the background, sealed segments are folded into immutable
+//! *tables*, where the bytes of one stream lie together, and a *checkpoint* of the directory of streams. A small
+//! *manifest* names the files that count; replacing it is the one commit point of a fold.
+//!
+//! The formats are drawn to the byte in `docs/formats/`. What keeps them honest after a crash:
+//!
+//! * Every byte that is ever believed is covered by a checksum (CRC-32C), and every error names file and position.
+//! * A batch counts as a whole or not at all, and is written only after the one before it was synced. Hence an
+//!   invalid batch with proof of a later one behind it is damage and is refused; without it, it is the torn end of
+//!   the last write, which nobody was told had succeeded, and is cut. See [`mod@replay`].
+//! * What replay believed is written and synced again before anything new is, so that bytes which only ever lived in
+//!   a page cache are never served as durable. See [`JournalWriter::resume`].
+
+pub mod batch;
+pub mod checkpoint;
+mod codec;
+pub mod error;
+pub mod format;
+pub mod manifest;
+mod names;
+pub mod record;
+pub mod replay;
+pub mod segment;
+pub mod segments;
+pub mod table;
+pub mod writer;
+
+pub use crate::batch::{BatchBuilder, RecordPlace};
+pub use crate::checkpoint::{
+    CheckpointEnd, CheckpointEntry, CheckpointError, CheckpointReader, CheckpointWriter, TableExtent,
+};
+pub use crate::error::{Damage, IoFault, JournalError};
+pub use crate::format::{DataDirectory, Format, FormatError};
+pub use crate::manifest::{Manifest, ManifestError};
+pub use crate::names::{checkpoint_name, segment_name, shard_name, table_name};
+pub use crate::record::{Append, Create, Fork, ForkRange, Mutation, Producer, RawOffset, Record, StreamId};
+pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
+pub use crate::segment::SegmentFile;
+pub use crate::segments::Segments;
+pub use crate::table::{BlockEntry, Table, TableError, TableSummary, TableWriter};
+pub use crate::writer::{JournalWriter, Rotated, Written};

@@ -1,0 +1,67 @@
+//! What goes wrong with files: they are damaged, or the system refuses an operation on them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Bytes that are not what was written. Nothing was changed because of it.
+#[derive(Clone, Eq, PartialEq, Debug, Error)]
+#[error("`{}` is damaged at byte {at}: {reason}", file.display())]
+pub struct Damage {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// The position in bytes of the structure that fails its check.
+    pub at: u64,
+    /// Which check failed.
+    pub reason: &'static str,
+}
+
+/// An operation of the system on a file that failed.
+#[derive(Debug, Error)]
+#[error("can't {action} `{}`", file.display())]
+pub struct IoFault {
+    /// What was tried, as a verb.
+    pub action: &'static str,
+    /// The file or directory.
+    pub file: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+impl IoFault {
+    /// Whether the disk, or a quota on it, is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// Makes an [`IoFault`] of an `io::Error` by saying what was tried on which file.
+pub(crate) fn io_fault(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> IoFault {
+    move |source| IoFault { action, file: file.to_owned(), source }
+}
+
+/// What goes wrong with a journal.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// There is no space for another segment. Nothing was changed: the writer goes on with the segment it has.
+    #[error("no space left for another journal segment")]
+    Full,
+    /// An earlier write or sync failed, so nobody knows what the file holds. Only a restart clears this.
+    #[error("the journal stopped after a failed write")]
+    Poisoned,
+    /// A batch doesn't fit the rest of the current segment. Nothing was written.
+    #[error("a batch of {len} bytes doesn't fit the {remaining} bytes left in the segment")]
+    BatchTooLarge {
+        /// The length of the batch in bytes.
+        len: u64,
+        /// What [`JournalWriter::remaining`](crate::JournalWriter::remaining) says.
+        remaining: u64,
+    },
+    /// A file isn't what was written.
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    /// The system failed an operation.
+    #[error(transparent)]
+    Io(#[from] IoFault),
+}

@@ -1,0 +1,196 @@
+//! Bytes as a record. Whatever the bytes are, decoding ends with a record or an error and allocates no more than a
+//! small multiple of their number.
+
+use bytes::{Buf, Bytes};
+use thiserror::Error;
+
+use crate::codec::{Decoder, Malformed};
+use crate::record::encode::{
+    APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RENEW, APPEND_SEQ, CREATE_BODY,
+    CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK, CREATE_TTL, KIND_APPEND, KIND_CREATE, KIND_DELETE,
+    KIND_RENEW,
+};
+use crate::record::{
+    Append, Create, Fork, ForkRange, Mutation, Producer, RECORD_HEADER_BYTES, Record, StreamId,
+};
+
+/// Why bytes are not a record.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Error)]
+pub enum InvalidRecord {
+    /// The bytes end inside the record.
+    #[error("the record ends early")]
+    Short,
+    /// Header and meta don't have their checksum.
+    #[error("the checksum of a record's header doesn't match")]
+    HeaderChecksum,
+    /// The data doesn't have its checksum.
+    #[error("the checksum of a record's data doesn't match")]
+    DataChecksum,
+    /// The checksums match, but this version can't have written it.
+    #[error("a record's meta is malformed")]
+    Malformed,
+}
+
+impl InvalidRecord {
+    /// The reason as text that lives as long as the program.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Short => "a record ends early",
+            Self::HeaderChecksum => "the checksum of a record's header doesn't match",
+            Self::DataChecksum => "the checksum of a record's data doesn't match",
+            Self::Malformed => "a record's meta is malformed",
+        }
+    }
+}
+
+impl From<Malformed> for InvalidRecord {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// The fixed part in front of a record.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct RecordHeader {
+    crc: u32,
+    pub(crate) meta_len: u32,
+    pub(crate) data_len: u32,
+    pub(crate) data_crc: u32,
+    stream: StreamId,
+    kind: u8,
+}
+
+impl RecordHeader {
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
+        let mut bytes = &bytes[..];
+        Self {
+            crc: bytes.get_u32_le(),
+            meta_len: bytes.get_u32_le(),
+            data_len: bytes.get_u32_le(),
+            data_crc: bytes.get_u32_le(),
+            stream: StreamId(bytes.get_u64_le()),
+            kind: bytes.get_u8(),
+        }
+    }
+
+    /// The length of the whole record in bytes.
+    pub(crate) fn record_len(&self) -> u64 {
+        RECORD_HEADER_BYTES as u64 + u64::from(self.meta_len) + u64::from(self.data_len)
+    }
+}
+
+/// Decodes and verifies the record at the start of `bytes`. Its data shares memory with `bytes`.
+pub(crate) fn decode_record(bytes: &Bytes) -> Result<(Record, RecordHeader), InvalidRecord> {
+    let head = bytes.first_chunk::<RECORD_HEADER_BYTES>().ok_or(InvalidRecord::Short)?;
+    let header = RecordHeader::decode(head);
+    let data_at = RECORD_HEADER_BYTES.saturating_add(header.meta_len as usize);
+    let end = data_at.saturating_add(header.data_len as usize);
+    if end > bytes.len() {
+        return Err(InvalidRecord::Short);
+    }
+    if crc32c::crc32c(&bytes[4..data_at]) != header.crc {
+        return Err(InvalidRecord::HeaderChecksum);
+    }
+    let data = bytes.slice(data_at..end);
+    if crc32c::crc32c(&data) != header.data_crc {
+        return Err(InvalidRecord::DataChecksum);
+    }
+    let record = decode_meta(&header, &bytes[RECORD_HEADER_BYTES..data_at], data)?;
+    Ok((record, header))
+}
+
+fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record, InvalidRecord> {
+    let mut meta = Decoder::new(meta);
+    let time_ms = meta.varint()?;
+    let has_data = !data.is_empty();
+    let mutation = match header.kind {
+        KIND_CREATE => Mutation::Create(decode_create(&mut meta, data)?),
+        KIND_APPEND => Mutation::Append(decode_append(&mut meta, data)?),
+        KIND_DELETE if !has_data => Mutation::Delete { expired: decode_bool(&mut meta)? },
+        KIND_RENEW if !has_data => Mutation::Renew { deadline_ms: meta.varint()? },
+        _ => return Err(InvalidRecord::Malformed),
+    };
+    meta.finish()?;
+    Ok(Record { stream: header.stream, time_ms, mutation })
+}
+
+fn decode_bool(meta: &mut Decoder<'_>) -> Result<bool, Malformed> {
+    match meta.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}
+
+fn decode_flags(meta: &mut Decoder<'_>, known: u8) -> Result<u8, Malformed> {
+    let flags = meta.u8()?;
+    if flags & !known == 0 { Ok(flags) } else { Err(Malformed) }
+}
+
+pub(crate) fn decode_create(meta: &mut Decoder<'_>, data: Bytes) -> Result<Create, Malformed> {
+    let flags =
+        decode_flags(meta, CREATE_TTL | CREATE_EXPIRES_AT | CREATE_DEADLINE | CREATE_FORK | CREATE_BODY)?;
+    let incarnation = meta.u128()?;
+    let path = meta.string()?;
+    let content_type = meta.string()?;
+    let mut number = |flag| if flags & flag == 0 { Ok(None) } else { meta.varint().map(Some) };
+    let ttl_s = number(CREATE_TTL)?;
+    let expires_at_ms = number(CREATE_EXPIRES_AT)?;
+    let deadline_ms = number(CREATE_DEADLINE)?;
+    let fork = if flags & CREATE_FORK == 0 { None } else { Some(decode_fork(meta)?) };
+    let body = match flags & CREATE_BODY {
+        0 if data.is_empty() => None,
+        0 => return Err(Malformed),
+        _ => Some(decode_append(meta, data)?),
+    };
+    Ok(Create { path, incarnation, content_type, ttl_s, expires_at_ms, deadline_ms, fork, body })
+}
+
+fn decode_fork(meta: &mut Decoder<'_>) -> Result<Fork, Malformed> {
+    /// A stream number and two offsets, a byte for each of the five numbers.
+    const RANGE_BYTES_MIN: usize = 5;
+    let source_path = meta.string()?;
+    let source_offset = if decode_bool(meta)? { Some(meta.pair()?) } else { None };
+    let sub_offset = meta.varint()?;
+    let at = meta.pair()?;
+    let count = meta.count(RANGE_BYTES_MIN)?;
+    let mut ranges = Vec::with_capacity(count);
+    for _ in 0..count {
+        ranges.push(ForkRange { stream: StreamId(meta.varint()?), start: meta.pair()?, end: meta.pair()? });
+    }
+    Ok(Fork { source_path, source_offset, sub_offset, at, ranges })
+}
+
+fn decode_append(meta: &mut Decoder<'_>, data: Bytes) -> Result<Append, Malformed> {
+    let flags =
+        decode_flags(meta, APPEND_PRODUCER | APPEND_SEQ | APPEND_CLOSE | APPEND_RENEW | APPEND_ONE_MESSAGE)?;
+    let start = meta.pair()?;
+    let lengths = if flags & APPEND_ONE_MESSAGE == 0 {
+        decode_lengths(meta, data.len())?
+    } else {
+        vec![u32::try_from(data.len()).map_err(|_| Malformed)?]
+    };
+    let producer = if flags & APPEND_PRODUCER == 0 { None } else { Some(decode_producer(meta)?) };
+    let seq = if flags & APPEND_SEQ == 0 { None } else { Some(meta.string()?) };
+    let renew_deadline_ms = if flags & APPEND_RENEW == 0 { None } else { Some(meta.varint()?) };
+    Ok(Append { start, lengths, data, producer, seq, close: flags & APPEND_CLOSE != 0, renew_deadline_ms })
+}
+
+fn decode_lengths(meta: &mut Decoder<'_>, data_len: usize) -> Result<Vec<u32>, Malformed> {
+    let count = meta.count(1)?;
+    if count == 1 {
+        return Err(Malformed);
+    }
+    let mut lengths = Vec::with_capacity(count);
+    let mut sum = 0u64;
+    for _ in 0..count {
+        let length = meta.varint_u32()?;
+        sum += u64::from(length);
+        lengths.push(length);
+    }
+    if sum == data_len as u64 { Ok(lengths) } else { Err(Malformed) }
+}
+
+pub(crate) fn decode_producer(meta: &mut Decoder<'_>) -> Result<Producer, Malformed> {
+    Ok(Producer { id: meta.string()?, epoch: meta.varint()?, seq: meta.varint()? })
+}

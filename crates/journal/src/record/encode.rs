@@ -1,0 +1,144 @@
+//! A record as bytes: header, meta, and then the data as it is.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::codec::{put_pair, put_string, put_varint};
+use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
+
+pub(super) const KIND_CREATE: u8 = 1;
+pub(super) const KIND_APPEND: u8 = 2;
+pub(super) const KIND_DELETE: u8 = 3;
+pub(super) const KIND_RENEW: u8 = 4;
+
+pub(super) const APPEND_PRODUCER: u8 = 1;
+pub(super) const APPEND_SEQ: u8 = 1 << 1;
+pub(super) const APPEND_CLOSE: u8 = 1 << 2;
+pub(super) const APPEND_RENEW: u8 = 1 << 3;
+/// One message, as long as the data: the most common append stores no lengths.
+pub(super) const APPEND_ONE_MESSAGE: u8 = 1 << 4;
+
+pub(super) const CREATE_TTL: u8 = 1;
+pub(super) const CREATE_EXPIRES_AT: u8 = 1 << 1;
+pub(super) const CREATE_DEADLINE: u8 = 1 << 2;
+pub(super) const CREATE_FORK: u8 = 1 << 3;
+pub(super) const CREATE_BODY: u8 = 1 << 4;
+
+/// The bytes that follow the meta of `record` in the file.
+pub(crate) fn data_of(record: &Record) -> Bytes {
+    match &record.mutation {
+        Mutation::Append(Append { data, .. })
+        | Mutation::Create(Create { body: Some(Append { data, .. }), .. }) => data.clone(),
+        Mutation::Create(_) | Mutation::Delete { .. } | Mutation::Renew { .. } => Bytes::new(),
+    }
+}
+
+/// Appends everything of `record` but its data, which has the given length and checksum and must follow.
+pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len: u32, data_crc: u32) {
+    let header_at = out.len();
+    out.put_bytes(0, RECORD_HEADER_BYTES);
+    put_varint(out, record.time_ms);
+    let kind = match &record.mutation {
+        Mutation::Create(create) => {
+            encode_create(out, create);
+            KIND_CREATE
+        }
+        Mutation::Append(append) => {
+            encode_append(out, append);
+            KIND_APPEND
+        }
+        Mutation::Delete { expired } => {
+            out.put_u8(u8::from(*expired));
+            KIND_DELETE
+        }
+        Mutation::Renew { deadline_ms } => {
+            put_varint(out, *deadline_ms);
+            KIND_RENEW
+        }
+    };
+    let meta_len = (out.len() - header_at - RECORD_HEADER_BYTES) as u32;
+    let mut header = &mut out[header_at + 4..header_at + RECORD_HEADER_BYTES];
+    header.put_u32_le(meta_len);
+    header.put_u32_le(data_len);
+    header.put_u32_le(data_crc);
+    header.put_u64_le(record.stream.0);
+    header.put_u8(kind);
+    let crc = crc32c::crc32c(&out[header_at + 4..]);
+    out[header_at..header_at + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+pub(crate) fn encode_create(out: &mut BytesMut, create: &Create) {
+    let numbers = [
+        (CREATE_TTL, create.ttl_s),
+        (CREATE_EXPIRES_AT, create.expires_at_ms),
+        (CREATE_DEADLINE, create.deadline_ms),
+    ];
+    let mut flags = 0;
+    for (flag, number) in numbers {
+        flags |= if number.is_some() { flag } else { 0 };
+    }
+    flags |= if create.fork.is_some() { CREATE_FORK } else { 0 };
+    flags |= if create.body.is_some() { CREATE_BODY } else { 0 };
+    out.put_u8(flags);
+    out.put_u128_le(create.incarnation);
+    put_string(out, &create.path);
+    put_string(out, &create.content_type);
+    for number in numbers.into_iter().filter_map(|(_, number)| number) {
+        put_varint(out, number);
+    }
+    if let Some(fork) = &create.fork {
+        encode_fork(out, fork);
+    }
+    if let Some(body) = &create.body {
+        encode_append(out, body);
+    }
+}
+
+fn encode_fork(out: &mut BytesMut, fork: &Fork) {
+    put_string(out, &fork.source_path);
+    out.put_u8(u8::from(fork.source_offset.is_some()));
+    if let Some(offset) = fork.source_offset {
+        put_pair(out, offset);
+    }
+    put_varint(out, fork.sub_offset);
+    put_pair(out, fork.at);
+    put_varint(out, fork.ranges.len() as u64);
+    for range in &fork.ranges {
+        put_varint(out, range.stream.0);
+        put_pair(out, range.start);
+        put_pair(out, range.end);
+    }
+}
+
+fn encode_append(out: &mut BytesMut, append: &Append) {
+    let one_message = append.lengths.len() == 1;
+    let facts = [
+        (APPEND_PRODUCER, append.producer.is_some()),
+        (APPEND_SEQ, append.seq.is_some()),
+        (APPEND_CLOSE, append.close),
+        (APPEND_RENEW, append.renew_deadline_ms.is_some()),
+        (APPEND_ONE_MESSAGE, one_message),
+    ];
+    out.put_u8(facts.into_iter().fold(0, |flags, (flag, holds)| if holds { flags | flag } else { flags }));
+    put_pair(out, append.start);
+    if !one_message {
+        put_varint(out, append.lengths.len() as u64);
+        for &length in &append.lengths {
+            put_varint(out, u64::from(length));
+        }
+    }
+    if let Some(producer) = &append.producer {
+        encode_producer(out, producer);
+    }
+    if let Some(seq) = &append.seq {
+        put_string(out, seq);
+    }
+    if let Some(deadline_ms) = append.renew_deadline_ms {
+        put_varint(out, deadline_ms);
+    }
+}
+
+pub(crate) fn encode_producer(out: &mut BytesMut, producer: &Producer) {
+    put_string(out, &producer.id);
+    put_varint(out, producer.epoch);
+    put_varint(out, producer.seq);
+}
