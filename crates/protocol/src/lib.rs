@@ -1,1 +1,52 @@
-//! Placeholder.
+//! The rules of the Durable Streams protocol, and nothing else.
+//!
+//! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no runtime. Callers bring
+//! the time, the stored state and the bytes; this crate answers what the protocol says about them. That keeps each
+//! rule testable against a small model, and lets the same rules run in a server, in a simulation and in WebAssembly.
+//!
+//! References such as `PROTOCOL §5.2.1` point into `PROTOCOL.md` of the Durable Streams specification.
+//!
+//! | Module | Rule |
+//! |---|---|
+//! | [`offset`] | resume tokens and the two sentinels |
+//! | [`path`] | which URL paths name a stream |
+//! | [`content_type`] | media type equality, JSON mode, SSE encoding |
+//! | [`json`] | flattening a JSON body into messages, wrapping messages for a read |
+//! | [`lifetime`] | TTL, absolute expiry, inheritance by forks |
+//! | [`producer`] | idempotent producers: epochs, sequence numbers, fencing |
+//! | [`admit`] | whether one append may happen, in which order the checks run |
+//! | [`create`] | whether a repeated create names the same stream |
+//! | [`fork`] | fork headers and where a fork parts from its source |
+//! | [`cursor`] | cache-busting cursors of live reads |
+//! | [`etag`] | entity tags and `If-None-Match` |
+//! | [`sse`] | events of a live SSE read |
+//! | [`header`], [`limits`] | names and bounds |
+
+pub mod admit;
+pub mod content_type;
+pub mod create;
+pub mod cursor;
+pub mod etag;
+pub mod fork;
+pub mod header;
+mod integer;
+pub mod json;
+pub mod lifetime;
+pub mod limits;
+pub mod offset;
+pub mod path;
+pub mod producer;
+pub mod sse;
+
+pub use admit::{Admission, AppendIntent, AppendRejection, StreamView};
+pub use content_type::{ContentType, InvalidContentType, SseEncoding};
+pub use create::{ConfigConflict, RequestedConfig, StreamConfig};
+pub use etag::Incarnation;
+pub use fork::{ForkCutError, ForkOrigin, InvalidFork, MessageBoundary, SubOffsetUnit};
+pub use json::{InvalidJson, JsonMessages};
+pub use lifetime::{InvalidLifetime, Lifetime};
+pub use offset::{InvalidOffset, Offset, OffsetQuery};
+pub use path::{InvalidPath, StreamPath};
+pub use producer::{
+    InvalidProducer, ProducerId, ProducerRejection, ProducerStamp, ProducerState, ProducerVerdict,
+};

@@ -1,0 +1,62 @@
+//! Entity tags of reads, and how `If-None-Match` is compared with them (PROTOCOL §10.1, RFC 9110 §13.1.2).
+
+use std::fmt;
+
+use crate::offset::{Offset, TOKEN_BYTES};
+
+/// One life of a stream path: a stream created anew at the path of a deleted one gets another.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct Incarnation(pub u128);
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inc_{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The entity tag of a response that carries the bytes from `start` to `end`, quotes included.
+///
+/// `closed` is whether the response tells that the stream ended: closing changes no byte, but must change the tag.
+pub fn etag(incarnation: Incarnation, start: Offset, end: Offset, closed: bool) -> String {
+    use fmt::Write as _;
+    const BYTES_MAX: usize = 36 + 2 * TOKEN_BYTES + 6;
+    let mut tag = String::with_capacity(BYTES_MAX);
+    let closed = if closed { ":c" } else { "" };
+    // Writing into a `String` cannot fail.
+    let _ = write!(tag, "\"{incarnation}:{start}:{end}{closed}\"");
+    tag
+}
+
+/// Whether an `If-None-Match` value names `etag`, so that the response is `304 Not Modified`.
+///
+/// Takes `*` and lists; a weak tag matches its strong twin. Reading stops at the first thing that is no entity tag.
+pub fn if_none_match(header: &str, etag: &str) -> bool {
+    const SEPARATORS: [char; 3] = [' ', '\t', ','];
+    let wanted = etag.strip_prefix("W/").unwrap_or(etag);
+    let mut rest = header.trim_matches([' ', '\t']);
+    if rest == "*" {
+        return true;
+    }
+    loop {
+        rest = rest.trim_start_matches(SEPARATORS);
+        rest = rest.strip_prefix("W/").unwrap_or(rest);
+        let Some(length) = quoted_length(rest) else { return false };
+        let (candidate, tail) = rest.split_at(length);
+        if candidate == wanted {
+            return true;
+        }
+        rest = tail;
+    }
+}
+
+/// Bytes of the quoted string at the start of `text`; a tag has no escapes, so it ends at the next quote.
+fn quoted_length(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('"')?;
+    inner.find('"').map(|length| length + 2)
+}

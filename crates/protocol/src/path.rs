@@ -1,0 +1,153 @@
+//! Stream paths: which part of a URL names a stream, and which names are refused (PROTOCOL §3, §12.2).
+//!
+//! A path is percent-decoded exactly once, when it enters, and compared byte for byte from then on. An encoded slash
+//! is a slash: `a%2Fb` and `a/b` are one stream. Segments are checked after decoding, so no spelling of `..` gets by.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::limits::PATH_BYTES_MAX;
+
+/// First segment kept for the protocol's own endpoints (PROTOCOL §6.1).
+pub const RESERVED_SEGMENT: &str = "__ds";
+
+/// The name of a stream: decoded, valid, cheap to clone.
+#[derive(Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct StreamPath(Arc<str>);
+
+impl StreamPath {
+    /// Reads a path as it stands in a URL, without the mount and without a leading slash.
+    pub fn parse_encoded(raw: &str) -> Result<StreamPath, InvalidPath> {
+        if raw.len() > 3 * PATH_BYTES_MAX {
+            return Err(InvalidPath::TooLong);
+        }
+        if !raw.contains('%') {
+            return StreamPath::parse_decoded(raw);
+        }
+        let decoded = percent_decode(raw).ok_or(InvalidPath::Encoding)?;
+        StreamPath::parse_decoded(&decoded)
+    }
+
+    /// Checks a path that is decoded already, such as one read back from storage.
+    pub fn parse_decoded(path: &str) -> Result<StreamPath, InvalidPath> {
+        if path.is_empty() {
+            return Err(InvalidPath::Empty);
+        }
+        if path.len() > PATH_BYTES_MAX {
+            return Err(InvalidPath::TooLong);
+        }
+        if path.chars().any(char::is_control) {
+            return Err(InvalidPath::Control);
+        }
+        if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return Err(InvalidPath::Segment);
+        }
+        if path.split('/').next() == Some(RESERVED_SEGMENT) {
+            return Err(InvalidPath::Reserved);
+        }
+        Ok(StreamPath(Arc::from(path)))
+    }
+
+    /// The decoded path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path as it stands in a URL: ASCII, one spelling per path, slashes kept.
+    pub fn encoded(&self) -> String {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        let mut encoded = String::with_capacity(self.0.len());
+        for byte in self.0.bytes() {
+            if is_path_byte(byte) {
+                encoded.push(char::from(byte));
+            } else {
+                encoded.push('%');
+                encoded.push(char::from(HEX[usize::from(byte >> 4)]));
+                encoded.push(char::from(HEX[usize::from(byte & 0xf)]));
+            }
+        }
+        encoded
+    }
+}
+
+/// Bytes that stand for themselves in a URL path: `pchar` of RFC 3986, and the slash.
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte)
+}
+
+fn percent_decode(raw: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw.as_bytes();
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        if *byte != b'%' {
+            decoded.push(*byte);
+            continue;
+        }
+        let [high, low, tail @ ..] = rest else { return None };
+        decoded.push(hex_digit(*high)? << 4 | hex_digit(*low)?);
+        rest = tail;
+    }
+    String::from_utf8(decoded).ok()
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+impl Deref for StreamPath {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for StreamPath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for StreamPath {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StreamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for StreamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// Why a path names no stream.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+pub enum InvalidPath {
+    /// Nothing is left after the mount.
+    #[error("stream path is empty")]
+    Empty,
+    /// Longer than [`PATH_BYTES_MAX`] after decoding.
+    #[error("stream path is longer than {PATH_BYTES_MAX} bytes")]
+    TooLong,
+    /// A broken percent escape, or bytes that are not UTF-8 once decoded.
+    #[error("stream path is not valid percent-encoded UTF-8")]
+    Encoding,
+    /// A NUL or another control character.
+    #[error("stream path has a control character")]
+    Control,
+    /// An empty, `.` or `..` segment.
+    #[error("stream path has an empty, `.` or `..` segment")]
+    Segment,
+    /// The first segment is [`RESERVED_SEGMENT`].
+    #[error("stream path begins with the reserved segment `{RESERVED_SEGMENT}`")]
+    Reserved,
+}
