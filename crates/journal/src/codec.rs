@@ -12,6 +12,12 @@ const VARINT_BYTES_MAX: usize = 10;
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) struct Malformed;
 
+/// A length as the four bytes that formats give it. One that doesn't fit saturates, and what has it is too large for
+/// every file that it could go to, so it's refused there.
+pub(crate) fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
 /// Appends `value` as a varint.
 pub(crate) fn put_varint(out: &mut BytesMut, mut value: u64) {
     let mut bytes = [0; VARINT_BYTES_MAX];
@@ -35,7 +41,7 @@ pub(crate) fn put_string(out: &mut BytesMut, text: &str) {
     out.put_slice(text.as_bytes());
 }
 
-/// Appends an optional number: 0 for none, else the number plus one in two parts, so that all of `u64` fits.
+/// Appends two numbers as varints.
 pub(crate) fn put_pair(out: &mut BytesMut, pair: (u64, u64)) {
     put_varint(out, pair.0);
     put_varint(out, pair.1);
@@ -98,7 +104,7 @@ impl<'a> Decoder<'a> {
         let mut value = 0u64;
         for (index, &byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let bits = u64::from(byte & 0x7f);
-            let shift = 7 * index as u32;
+            let shift = 7 * index;
             if shift == 63 && bits > 1 {
                 return Err(Malformed);
             }

@@ -7,13 +7,17 @@
 mod decode;
 mod encode;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use bytes::Bytes;
 
-pub use crate::record::decode::InvalidRecord;
-pub(crate) use crate::record::decode::{RecordHeader, decode_create, decode_producer, decode_record};
-pub(crate) use crate::record::encode::{data_of, encode_create, encode_producer, encode_record_start};
+pub use crate::record::decode::{InvalidRecord, decode_record};
+pub(crate) use crate::record::decode::{
+    RecordHeader, decode_create, decode_producer, decode_verified, verify_record,
+};
+pub(crate) use crate::record::encode::{
+    data_of, encode_create, encode_producer, encode_record_start, record_len_max,
+};
 
 /// The length in bytes of the fixed part in front of every record.
 pub const RECORD_HEADER_BYTES: usize = 25;
@@ -24,6 +28,18 @@ pub type RawOffset = (u64, u64);
 /// The number of a stream, never used again within a data directory.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct StreamId(pub u64);
+
+impl StreamId {
+    /// The number of the `counter`-th stream of a shard. Shards count for themselves; the low byte keeps them apart.
+    pub fn new(counter: u64, shard: u16) -> Self {
+        Self(counter << 8 | u64::from(shard & 0xff))
+    }
+
+    /// The counter that the number was made from.
+    pub fn counter(self) -> u64 {
+        self.0 >> 8
+    }
+}
 
 /// One mutation of one stream.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -79,6 +95,8 @@ pub struct Create {
 /// What a forked stream shares with its source.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Fork {
+    /// The source: it stays as long as this stream does.
+    pub source: StreamId,
     /// The path of the source.
     pub source_path: String,
     /// The offset as it was asked for; absent when it was left out.

@@ -73,30 +73,47 @@ impl RecordHeader {
         }
     }
 
+    /// The position of the data from the start of the record, in bytes.
+    pub(crate) fn data_offset(&self) -> usize {
+        RECORD_HEADER_BYTES + self.meta_len as usize
+    }
+
     /// The length of the whole record in bytes.
     pub(crate) fn record_len(&self) -> u64 {
         RECORD_HEADER_BYTES as u64 + u64::from(self.meta_len) + u64::from(self.data_len)
     }
 }
 
-/// Decodes and verifies the record at the start of `bytes`. Its data shares memory with `bytes`.
-pub(crate) fn decode_record(bytes: &Bytes) -> Result<(Record, RecordHeader), InvalidRecord> {
+/// Verifies lengths and checksums of the record at the start of `bytes`. What passes is what was written, though not
+/// necessarily by a version that this one understands.
+pub(crate) fn verify_record(bytes: &[u8]) -> Result<RecordHeader, InvalidRecord> {
     let head = bytes.first_chunk::<RECORD_HEADER_BYTES>().ok_or(InvalidRecord::Short)?;
     let header = RecordHeader::decode(head);
-    let data_at = RECORD_HEADER_BYTES.saturating_add(header.meta_len as usize);
-    let end = data_at.saturating_add(header.data_len as usize);
-    if end > bytes.len() {
+    if header.record_len() > bytes.len() as u64 {
         return Err(InvalidRecord::Short);
     }
-    if crc32c::crc32c(&bytes[4..data_at]) != header.crc {
+    let (start, data_on) = bytes.split_at(header.data_offset());
+    if crc32c::crc32c(&start[4..]) != header.crc {
         return Err(InvalidRecord::HeaderChecksum);
     }
-    let data = bytes.slice(data_at..end);
-    if crc32c::crc32c(&data) != header.data_crc {
+    if crc32c::crc32c(&data_on[..header.data_len as usize]) != header.data_crc {
         return Err(InvalidRecord::DataChecksum);
     }
-    let record = decode_meta(&header, &bytes[RECORD_HEADER_BYTES..data_at], data)?;
-    Ok((record, header))
+    Ok(header)
+}
+
+/// Decodes the record at the start of `bytes`, which passed [`verify_record`]. Its data shares memory with `bytes`.
+pub(crate) fn decode_verified(header: &RecordHeader, bytes: &Bytes) -> Result<Record, InvalidRecord> {
+    let data_at = header.data_offset();
+    let data = bytes.slice(data_at..data_at + header.data_len as usize);
+    decode_meta(header, &bytes[RECORD_HEADER_BYTES..data_at], data)
+}
+
+/// Verifies and decodes the record at the start of `bytes`; the record and its length in bytes. Its data shares
+/// memory with `bytes`.
+pub fn decode_record(bytes: &Bytes) -> Result<(Record, u64), InvalidRecord> {
+    let header = verify_record(bytes)?;
+    Ok((decode_verified(&header, bytes)?, header.record_len()))
 }
 
 fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record, InvalidRecord> {
@@ -149,6 +166,7 @@ pub(crate) fn decode_create(meta: &mut Decoder<'_>, data: Bytes) -> Result<Creat
 fn decode_fork(meta: &mut Decoder<'_>) -> Result<Fork, Malformed> {
     /// A stream number and two offsets, a byte for each of the five numbers.
     const RANGE_BYTES_MIN: usize = 5;
+    let source = StreamId(meta.varint()?);
     let source_path = meta.string()?;
     let source_offset = if decode_bool(meta)? { Some(meta.pair()?) } else { None };
     let sub_offset = meta.varint()?;
@@ -158,7 +176,7 @@ fn decode_fork(meta: &mut Decoder<'_>) -> Result<Fork, Malformed> {
     for _ in 0..count {
         ranges.push(ForkRange { stream: StreamId(meta.varint()?), start: meta.pair()?, end: meta.pair()? });
     }
-    Ok(Fork { source_path, source_offset, sub_offset, at, ranges })
+    Ok(Fork { source, source_path, source_offset, sub_offset, at, ranges })
 }
 
 fn decode_append(meta: &mut Decoder<'_>, data: Bytes) -> Result<Append, Malformed> {

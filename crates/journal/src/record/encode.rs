@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::{put_pair, put_string, put_varint};
+use crate::codec::{len_u32, put_pair, put_string, put_varint};
 use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
 
 pub(super) const KIND_CREATE: u8 = 1;
@@ -24,12 +24,38 @@ pub(super) const CREATE_FORK: u8 = 1 << 3;
 pub(super) const CREATE_BODY: u8 = 1 << 4;
 
 /// The bytes that follow the meta of `record` in the file.
-pub(crate) fn data_of(record: &Record) -> Bytes {
+pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
     match &record.mutation {
-        Mutation::Append(Append { data, .. })
-        | Mutation::Create(Create { body: Some(Append { data, .. }), .. }) => data.clone(),
-        Mutation::Create(_) | Mutation::Delete { .. } | Mutation::Renew { .. } => Bytes::new(),
+        Mutation::Append(append) => Some(&append.data),
+        Mutation::Create(create) => create.body.as_ref().map(|body| &body.data),
+        Mutation::Delete { .. } | Mutation::Renew { .. } => None,
     }
+}
+
+/// No less than the bytes that `record` takes, found without encoding it.
+pub(crate) fn record_len_max(record: &Record) -> u64 {
+    /// More than the numbers of a record take, each as the longest varint.
+    const NUMBERS_BYTES_MAX: usize = 200;
+    const RANGE_BYTES_MAX: usize = 50;
+    const LENGTH_BYTES_MAX: usize = 5;
+    let append_len = |append: &Append| {
+        LENGTH_BYTES_MAX * append.lengths.len()
+            + append.data.len()
+            + append.producer.as_ref().map_or(0, |producer| producer.id.len())
+            + append.seq.as_ref().map_or(0, String::len)
+    };
+    let fork_len = |fork: &Fork| fork.source_path.len() + RANGE_BYTES_MAX * fork.ranges.len();
+    let variable = match &record.mutation {
+        Mutation::Create(create) => {
+            create.path.len()
+                + create.content_type.len()
+                + create.fork.as_ref().map_or(0, fork_len)
+                + create.body.as_ref().map_or(0, append_len)
+        }
+        Mutation::Append(append) => append_len(append),
+        Mutation::Delete { .. } | Mutation::Renew { .. } => 0,
+    };
+    (RECORD_HEADER_BYTES + NUMBERS_BYTES_MAX + variable) as u64
 }
 
 /// Appends everything of `record` but its data, which has the given length and checksum and must follow.
@@ -55,7 +81,7 @@ pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len:
             KIND_RENEW
         }
     };
-    let meta_len = (out.len() - header_at - RECORD_HEADER_BYTES) as u32;
+    let meta_len = len_u32(out.len() - header_at - RECORD_HEADER_BYTES);
     let mut header = &mut out[header_at + 4..header_at + RECORD_HEADER_BYTES];
     header.put_u32_le(meta_len);
     header.put_u32_le(data_len);
@@ -94,6 +120,7 @@ pub(crate) fn encode_create(out: &mut BytesMut, create: &Create) {
 }
 
 fn encode_fork(out: &mut BytesMut, fork: &Fork) {
+    put_varint(out, fork.source.0);
     put_string(out, &fork.source_path);
     out.put_u8(u8::from(fork.source_offset.is_some()));
     if let Some(offset) = fork.source_offset {
