@@ -73,6 +73,11 @@ impl RecordHeader {
         }
     }
 
+    /// The header at the start of `bytes`, not verified.
+    pub(crate) fn peek(bytes: &[u8]) -> Result<Self, InvalidRecord> {
+        bytes.first_chunk().map(Self::decode).ok_or(InvalidRecord::Short)
+    }
+
     /// The position of the data from the start of the record, in bytes.
     pub(crate) fn data_offset(&self) -> usize {
         RECORD_HEADER_BYTES + self.meta_len as usize
@@ -87,8 +92,7 @@ impl RecordHeader {
 /// Verifies lengths and checksums of the record at the start of `bytes`. What passes is what was written, though not
 /// necessarily by a version that this one understands.
 pub(crate) fn verify_record(bytes: &[u8]) -> Result<RecordHeader, InvalidRecord> {
-    let head = bytes.first_chunk::<RECORD_HEADER_BYTES>().ok_or(InvalidRecord::Short)?;
-    let header = RecordHeader::decode(head);
+    let header = RecordHeader::peek(bytes)?;
     if header.record_len() > bytes.len() as u64 {
         return Err(InvalidRecord::Short);
     }

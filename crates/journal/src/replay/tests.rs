@@ -1,0 +1,1 @@
+//! Replays of whole, torn and damaged journals.
