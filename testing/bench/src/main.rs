@@ -1,1 +1,68 @@
-fn main() {}
+//! `alluvium-bench`: measures servers of the Durable Streams Protocol.
+//!
+//! It drives any server by URL, or starts servers itself, with one client thread in closed loops over raw
+//! HTTP/1.1. Two servers are measured in alternation, so that their ratio holds even on a machine whose
+//! speed does not. See the README beside this crate.
+
+mod args;
+mod clock;
+mod http;
+mod procfs;
+mod report;
+mod schedule;
+mod server;
+mod sse;
+mod stats;
+mod target;
+mod usage;
+mod workload;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use clap::Parser as _;
+
+use crate::args::Cli;
+use crate::report::Report;
+use crate::schedule::Schedule;
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let schedule = Schedule {
+        targets: cli.common.targets()?,
+        workloads: cli.workloads(),
+        runs: cli.common.runs(),
+        other_load_max: cli.common.other_load_max(),
+        launch: cli.common.launch_options(),
+    };
+    // One thread: the client should take as little from a shared machine as it can.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting up")?;
+    let (report, failed) = runtime.block_on(schedule.execute());
+    print(&report, cli.common.json.as_deref())?;
+    if failed > 0 {
+        bail!("{failed} runs failed");
+    }
+    Ok(())
+}
+
+fn print(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    if json != Some(Path::new("-")) {
+        stdout.write_all(report.to_text().as_bytes()).context("printing the report")?;
+    }
+    let Some(path) = json else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report).context("writing the report as JSON")?;
+    text.push('\n');
+    if path == Path::new("-") {
+        stdout.write_all(text.as_bytes()).context("printing the report")
+    } else {
+        write_file(path, &text)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a report for people needs no seam for simulated disks")]
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
