@@ -8,8 +8,8 @@
 //! 4. the producer's epoch and sequence number;
 //! 5. `Stream-Seq`.
 //!
-//! The producer comes before `Stream-Seq` because a retry repeats both: it must be recognised as a duplicate, not
-//! refused for a sequence that its own first attempt has used.
+//! The producer comes before `Stream-Seq` because a retry repeats both: it must be recognised as a duplicate,
+//! not refused for a sequence that its own first attempt has used.
 
 use crate::content_type::ContentType;
 use crate::offset::Offset;
@@ -154,3 +154,6 @@ fn admit_closed(view: &StreamView<'_>, intent: &AppendIntent<'_>) -> Result<Admi
         _ => Err(AppendRejection::Closed { tail: view.tail }),
     }
 }
+
+#[cfg(test)]
+mod tests;

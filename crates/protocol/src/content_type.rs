@@ -1,7 +1,7 @@
 //! Content types: what counts as the same type, and how a type is framed (PROTOCOL §9).
 //!
-//! A stream keeps the creator's spelling and returns it on reads. Appends and forks are compared by media type alone:
-//! parameters such as `charset` and the case of letters don't matter.
+//! A stream keeps the creator's spelling and returns it on reads. Appends and forks are compared by media
+//! type alone: parameters such as `charset` and the case of letters don't matter.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -76,7 +76,8 @@ impl ContentType {
         ours == theirs || media_type(ours).eq_ignore_ascii_case(media_type(theirs))
     }
 
-    /// Whether streams of this type keep message boundaries (PROTOCOL §9.1): `application/json`, no `+json` suffix.
+    /// Whether streams of this type keep message boundaries (PROTOCOL §9.1): `application/json`, no `+json`
+    /// suffix.
     pub fn is_json(&self) -> bool {
         self.same_media_type(&ContentType::JSON)
     }
@@ -159,3 +160,6 @@ pub enum InvalidContentType {
     #[error("content type is longer than {CONTENT_TYPE_BYTES_MAX} bytes")]
     TooLong,
 }
+
+#[cfg(test)]
+mod tests;

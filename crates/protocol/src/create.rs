@@ -1,7 +1,8 @@
 //! Repeated creates: the same request again is a success, another one a conflict (PROTOCOL §5.1, §4.2).
 //!
-//! What a request for a fork leaves out, the first create filled in from the source. A repeat that leaves it out
-//! again asks for no other stream, so an omitted content type, lifetime or fork offset matches whatever the fork has.
+//! What a request for a fork leaves out, the first create filled in from the source. A repeat that leaves it
+//! out again asks for no other stream, so an omitted content type, lifetime or fork offset matches whatever
+//! the fork has.
 
 use crate::content_type::ContentType;
 use crate::fork::ForkOrigin;
@@ -83,3 +84,6 @@ pub fn reconfirm(existing: &StreamConfig, requested: &RequestedConfig<'_>) -> Re
 pub fn matches(existing: &StreamConfig, requested: &RequestedConfig<'_>) -> bool {
     reconfirm(existing, requested).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,10 @@ pub const JITTER_S_MAX: u64 = 3600;
 
 /// The cursor of a response given at `now_ms`, milliseconds since 1970.
 ///
-/// It is the number of the current interval, or, if `client` is not behind that, a number greater than `client` by a
-/// random time: `jitter_s` is called for it and should return [`JITTER_S_MIN`] to [`JITTER_S_MAX`]. A `client` that is
-/// no cursor of this server (not digits, or too large to grow) counts as absent.
+/// It is the number of the current interval, or, if `client` is not behind that, a number greater than
+/// `client` by a random time: `jitter_s` is called for it and should return [`JITTER_S_MIN`] to
+/// [`JITTER_S_MAX`]. A `client` that is no cursor of this server (not digits, or too large to grow) counts as
+/// absent.
 pub fn response_cursor(now_ms: u64, client: Option<&str>, jitter_s: impl FnOnce() -> u64) -> u64 {
     let current = now_ms.saturating_sub(EPOCH_MS) / (INTERVAL_S * 1000);
     let largest = INTEGER_MAX - JITTER_S_MAX.div_ceil(INTERVAL_S);
@@ -28,3 +29,6 @@ pub fn response_cursor(now_ms: u64, client: Option<&str>, jitter_s: impl FnOnce(
         _ => current,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,8 @@ impl fmt::Debug for Incarnation {
 
 /// The entity tag of a response that carries the bytes from `start` to `end`, quotes included.
 ///
-/// `closed` is whether the response tells that the stream ended: closing changes no byte, but must change the tag.
+/// `closed` is whether the response tells that the stream ended: closing changes no byte, but must change the
+/// tag.
 pub fn etag(incarnation: Incarnation, start: Offset, end: Offset, closed: bool) -> String {
     use fmt::Write as _;
     const BYTES_MAX: usize = 36 + 2 * TOKEN_BYTES + 6;
@@ -35,7 +36,8 @@ pub fn etag(incarnation: Incarnation, start: Offset, end: Offset, closed: bool) 
 
 /// Whether an `If-None-Match` value names `etag`, so that the response is `304 Not Modified`.
 ///
-/// Takes `*` and lists; a weak tag matches its strong twin. Reading stops at the first thing that is no entity tag.
+/// Takes `*` and lists; a weak tag matches its strong twin. Reading stops at the first thing that is no
+/// entity tag.
 pub fn if_none_match(header: &str, etag: &str) -> bool {
     const SEPARATORS: [char; 3] = [' ', '\t', ','];
     let wanted = etag.strip_prefix("W/").unwrap_or(etag);
@@ -60,3 +62,6 @@ fn quoted_length(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('"')?;
     inner.find('"').map(|length| length + 2)
 }
+
+#[cfg(test)]
+mod tests;

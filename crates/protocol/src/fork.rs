@@ -79,8 +79,9 @@ pub struct MessageBoundary {
 
 /// Finds where a fork parts from its source.
 ///
-/// `following` gives the messages of the source after `anchor`, in order; no more of them are taken than needed. In
-/// bytes, the cut lies within the next message or at its end. In messages, it may lie any number of appends ahead.
+/// `following` gives the messages of the source after `anchor`, in order; no more of them are taken than
+/// needed. In bytes, the cut lies within the next message or at its end. In messages, it may lie any number
+/// of appends ahead.
 pub fn resolve_fork_cut(
     anchor: Offset,
     sub_offset: u64,
@@ -129,3 +130,6 @@ pub struct ForkCutError {
     /// The largest value that would have done.
     pub available: u64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,3 +69,27 @@ impl LiveMode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_presence_header_counts_only_as_true() {
+        for given in ["true", "TRUE", "True"] {
+            assert!(is_true(given), "{given}");
+        }
+        for absent in ["", "false", "yes", "1", "true ", "truely"] {
+            assert!(!is_true(absent), "{absent:?}");
+        }
+    }
+
+    #[test]
+    fn live_modes_are_spelled_exactly() {
+        assert_eq!(LiveMode::parse("long-poll"), Some(LiveMode::LongPoll));
+        assert_eq!(LiveMode::parse("sse"), Some(LiveMode::Sse));
+        for unknown in ["", "SSE", "true", "longpoll"] {
+            assert_eq!(LiveMode::parse(unknown), None, "{unknown:?}");
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! JSON mode: one request body becomes messages, messages become one array (PROTOCOL §9.1).
 //!
-//! Each message is stored as the client wrote it, followed by a comma. A range of messages is then read by putting
-//! brackets around the stored bytes and leaving out the last comma: no parsing, no copying per message. Numbers and
-//! strings are never decoded, so nothing is rounded or rewritten.
+//! Each message is stored as the client wrote it, followed by a comma. A range of messages is then read by
+//! putting brackets around the stored bytes and leaving out the last comma: no parsing, no copying per
+//! message. Numbers and strings are never decoded, so nothing is rounded or rewritten.
 
 use std::fmt;
 
@@ -162,3 +162,6 @@ impl InvalidJson {
         InvalidJson::Syntax { line: error.line(), column: error.column() }
     }
 }
+
+#[cfg(test)]
+mod tests;

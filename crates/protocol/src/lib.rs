@@ -1,8 +1,9 @@
 //! The rules of the Durable Streams protocol, and nothing else.
 //!
-//! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no runtime. Callers bring
-//! the time, the stored state and the bytes; this crate answers what the protocol says about them. That keeps each
-//! rule testable against a small model, and lets the same rules run in a server, in a simulation and in WebAssembly.
+//! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no runtime. Callers
+//! bring the time, the stored state and the bytes; this crate answers what the protocol says about them. That
+//! keeps each rule testable against a small model, and lets the same rules run in a server, in a simulation
+//! and in WebAssembly.
 //!
 //! References such as `PROTOCOL §5.2.1` point into `PROTOCOL.md` of the Durable Streams specification.
 //!

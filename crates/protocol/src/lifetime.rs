@@ -29,9 +29,11 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// Reads the values of `Stream-TTL` and `Stream-Expires-At`, of which at most one may be given (PROTOCOL §5.1).
+    /// Reads the values of `Stream-TTL` and `Stream-Expires-At`, of which at most one may be given (PROTOCOL
+    /// §5.1).
     ///
-    /// Instants are kept to the millisecond. One before 1970 is kept as 1970, one after 9999 as the end of 9999.
+    /// Instants are kept to the millisecond. One before 1970 is kept as 1970, one after 9999 as the end of
+    /// 9999.
     pub fn parse(ttl: Option<&str>, expires_at: Option<&str>) -> Result<Lifetime, InvalidLifetime> {
         match (ttl, expires_at) {
             (None, None) => Ok(Lifetime::Forever),
@@ -82,7 +84,8 @@ pub fn is_expired(deadline_ms: Option<u64>, now_ms: u64) -> bool {
     deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms)
 }
 
-/// The `date-time` of RFC 3339 §5.6, as milliseconds since 1970. A leap second counts as the second before it.
+/// The `date-time` of RFC 3339 §5.6, as milliseconds since 1970. A leap second counts as the second before
+/// it.
 fn parse_rfc3339(text: &str) -> Option<u64> {
     let mut input = Digits(text.as_bytes());
     let year = input.number(4)?;
@@ -171,3 +174,6 @@ pub enum InvalidLifetime {
     #[error("`Stream-TTL` and `Stream-Expires-At` exclude each other")]
     Both,
 }
+
+#[cfg(test)]
+mod tests;

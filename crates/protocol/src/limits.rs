@@ -1,7 +1,7 @@
 //! Bounds on what a client may send, each with its unit last in the name.
 //!
-//! They are part of the rules rather than of the configuration: raising one would let in streams that an older build
-//! could not read back.
+//! They are part of the rules rather than of the configuration: raising one would let in streams that an
+//! older build could not read back.
 
 /// Longest stream path, counted after percent-decoding.
 pub const PATH_BYTES_MAX: usize = 1024;
@@ -17,8 +17,10 @@ pub const STREAM_SEQ_BYTES_MAX: usize = 256;
 
 /// Deepest nesting of arrays and objects inside one JSON message.
 ///
-/// A read wraps the messages in one more array, so every response stays within the 128 levels many parsers allow.
+/// A read wraps the messages in one more array, so every response stays within the 128 levels many parsers
+/// allow.
 pub const JSON_NESTING_LEVELS_MAX: usize = 127;
 
-/// Largest integer accepted in any header: 2^53 - 1, the largest that JavaScript holds exactly (PROTOCOL §5.2.1).
+/// Largest integer accepted in any header: 2^53 - 1, the largest that JavaScript holds exactly (PROTOCOL
+/// §5.2.1).
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;

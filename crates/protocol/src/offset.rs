@@ -7,9 +7,9 @@
 //! └─ append index ─┘ └── position ──┘
 //! ```
 //!
-//! The position alone orders a stream; the append index in front makes a token differ from every other system's plain
-//! byte count and tells how many appends lie before it. Fixed width makes the order of tokens as strings the order of
-//! the positions, and gives each position one spelling only.
+//! Both numbers grow along a stream, so either would order it; together they tell how many appends and how
+//! many bytes lie before a position. Fixed width makes the order of tokens as strings the order of positions,
+//! and gives each position one spelling only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -119,3 +119,6 @@ impl OffsetQuery {
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 #[error("not an offset of this server")]
 pub struct InvalidOffset;
+
+#[cfg(test)]
+mod tests;

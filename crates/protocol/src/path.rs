@@ -1,7 +1,8 @@
 //! Stream paths: which part of a URL names a stream, and which names are refused (PROTOCOL §3, §12.2).
 //!
-//! A path is percent-decoded exactly once, when it enters, and compared byte for byte from then on. An encoded slash
-//! is a slash: `a%2Fb` and `a/b` are one stream. Segments are checked after decoding, so no spelling of `..` gets by.
+//! A path is percent-decoded exactly once, when it enters, and compared byte for byte from then on. An
+//! encoded slash is a slash: `a%2Fb` and `a/b` are one stream. Segments are checked after decoding, so no
+//! spelling of `..` gets by.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -151,3 +152,6 @@ pub enum InvalidPath {
     #[error("stream path begins with the reserved segment `{RESERVED_SEGMENT}`")]
     Reserved,
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,3 +172,6 @@ pub enum InvalidProducer {
     #[error("`Producer-Seq` is not an integer from 0 to 2^53 - 1")]
     Seq,
 }
+
+#[cfg(test)]
+mod tests;

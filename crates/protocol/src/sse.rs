@@ -1,8 +1,9 @@
 //! Server-sent events of a live read (PROTOCOL §5.8).
 //!
-//! A data event carries payload, a control event the position after it. Payload may hold anything, so line ends in it
-//! (CRLF, CR or LF) always start a new `data:` line and can never end an event. A client strips one space after the
-//! colon, so none is written, except before a line that begins with a space: that line would lose its own.
+//! A data event carries payload, a control event the position after it. Payload may hold anything, so line
+//! ends in it (CRLF, CR or LF) always start a new `data:` line and can never end an event. A client strips
+//! one space after the colon, so none is written, except before a line that begins with a space: that line
+//! would lose its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +24,8 @@ pub fn data_event(out: &mut Vec<u8>, encoding: SseEncoding, payload: &[u8]) {
 
 /// A data event whose payload comes in pieces, cut anywhere.
 ///
-/// Text that is not UTF-8 comes out with U+FFFD in place of each bad sequence: an event stream is always UTF-8.
+/// Text that is not UTF-8 comes out with U+FFFD in place of each bad sequence: an event stream is always
+/// UTF-8.
 #[derive(Debug)]
 pub struct DataEvent<'a> {
     out: &'a mut Vec<u8>,
@@ -221,3 +223,6 @@ pub fn control_event(out: &mut Vec<u8>, control: &Control) {
     }
     out.extend_from_slice(b"}\n\n");
 }
+
+#[cfg(test)]
+mod tests;

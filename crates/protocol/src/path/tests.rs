@@ -1,0 +1,81 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn a_path_is_decoded_once() {
+    let decoded = |raw| StreamPath::parse_encoded(raw).map(|path| path.as_str().to_owned());
+    assert_eq!(decoded("orders/eu"), Ok("orders/eu".to_owned()));
+    assert_eq!(decoded("a%20b"), Ok("a b".to_owned()));
+    assert_eq!(decoded("a%2fb"), Ok("a/b".to_owned()));
+    assert_eq!(decoded("a%2520b"), Ok("a%20b".to_owned()));
+    assert_eq!(decoded("caf%C3%A9"), Ok("café".to_owned()));
+    assert_eq!(decoded("café"), Ok("café".to_owned()));
+    assert_eq!(decoded("..."), Ok("...".to_owned()));
+    assert_eq!(decoded("a/__ds"), Ok("a/__ds".to_owned()));
+    assert_eq!(decoded("__dsx"), Ok("__dsx".to_owned()));
+}
+
+#[test]
+fn each_refusal_has_its_reason() {
+    let refused = [
+        ("", InvalidPath::Empty),
+        ("/a", InvalidPath::Segment),
+        ("a/", InvalidPath::Segment),
+        ("a//b", InvalidPath::Segment),
+        (".", InvalidPath::Segment),
+        ("a/../b", InvalidPath::Segment),
+        ("a/%2e%2E/b", InvalidPath::Segment),
+        ("a%2F..", InvalidPath::Segment),
+        ("a%2F", InvalidPath::Segment),
+        ("a%00b", InvalidPath::Control),
+        ("a%0Ab", InvalidPath::Control),
+        ("a%7F", InvalidPath::Control),
+        ("a%C2%85", InvalidPath::Control),
+        ("a%", InvalidPath::Encoding),
+        ("a%2", InvalidPath::Encoding),
+        ("a%zz", InvalidPath::Encoding),
+        ("a%+1", InvalidPath::Encoding),
+        ("%ff", InvalidPath::Encoding),
+        ("__ds", InvalidPath::Reserved),
+        ("__ds/subscriptions", InvalidPath::Reserved),
+        ("%5f_ds/x", InvalidPath::Reserved),
+    ];
+    for (raw, reason) in refused {
+        assert_eq!(StreamPath::parse_encoded(raw), Err(reason), "{raw:?}");
+    }
+}
+
+#[test]
+fn the_length_is_bounded_after_decoding() {
+    let longest = "%61".repeat(PATH_BYTES_MAX);
+    assert_eq!(StreamPath::parse_encoded(&longest).unwrap().len(), PATH_BYTES_MAX);
+    for raw in [format!("{longest}a"), "a".repeat(PATH_BYTES_MAX + 1)] {
+        assert_eq!(StreamPath::parse_encoded(&raw), Err(InvalidPath::TooLong));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_encoded_path_leads_back_and_is_canonical(path in "[^/]{1,12}(/[^/]{1,12}){0,3}") {
+        if let Ok(path) = StreamPath::parse_decoded(&path) {
+            let encoded = path.encoded();
+            let in_urls = |byte: u8| byte.is_ascii_graphic() && !br#"?#[]"<>\^`{|}"#.contains(&byte);
+            let plain = encoded.bytes().all(in_urls);
+            prop_assert!(plain, "{}", encoded);
+            let again = StreamPath::parse_encoded(&encoded);
+            prop_assert_eq!(again.as_ref(), Ok(&path));
+            prop_assert_eq!(again.unwrap().encoded(), encoded);
+        }
+    }
+
+    #[test]
+    fn an_accepted_path_is_safe_however_it_was_spelled(raw in "(a|\\.|/|%2e|%2F|%00|%|_|__ds|%C3%A9|é){0,8}") {
+        if let Ok(path) = StreamPath::parse_encoded(&raw) {
+            prop_assert!(!path.is_empty() && path.len() <= PATH_BYTES_MAX);
+            prop_assert!(!path.contains(char::is_control));
+            prop_assert!(path.split('/').all(|segment| !["", ".", ".."].contains(&segment)));
+            prop_assert!(!path.starts_with("__ds/") && &*path != "__ds");
+        }
+    }
+}
