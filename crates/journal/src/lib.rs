@@ -26,6 +26,7 @@ pub mod record;
 pub mod replay;
 pub mod segment;
 pub mod segments;
+mod sequential;
 pub mod table;
 pub mod writer;
 

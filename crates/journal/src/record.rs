@@ -35,6 +35,11 @@ impl StreamId {
         Self(counter << 8 | u64::from(shard & 0xff))
     }
 
+    /// The shard that the stream lives in.
+    pub fn shard(self) -> u16 {
+        (self.0 & 0xff) as u16
+    }
+
     /// The counter that the number was made from.
     pub fn counter(self) -> u64 {
         self.0 >> 8

@@ -1,14 +1,25 @@
 //! Tables: immutable files in which the bytes of one stream lie together.
+//!
+//! A table is written from start to end by a fold and never changed. The data of a stream is contiguous in it, cut
+//! into blocks of whole messages, each with a checksum, so that catching up is a few large reads. Where messages end
+//! is kept apart from the data, which is thus the very bytes that go over the wire. The bytes are drawn in
+//! `docs/formats/table.md`.
 
-use std::path::Path;
-use std::sync::Arc;
+mod layout;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
 
-use alluvium_env::{Disk, DiskFile};
-use bytes::Bytes;
 use thiserror::Error;
 
 use crate::error::{Damage, IoFault};
 use crate::record::{RawOffset, StreamId};
+pub use crate::table::reader::Table;
+pub use crate::table::writer::TableWriter;
+
+/// How much data a block has at most, unless it is one message that is larger.
+pub const BLOCK_BYTES_TARGET: u32 = 256 * 1024;
 
 /// What goes wrong with a table.
 #[derive(Debug, Error)]
@@ -19,9 +30,9 @@ pub enum TableError {
     /// The system failed an operation.
     #[error(transparent)]
     Io(#[from] IoFault),
-    /// Messages were pushed out of order, or don't fit their data. A mistake of the caller.
-    #[error("messages pushed into a table out of order: {0}")]
-    OutOfOrder(&'static str),
+    /// Messages were pushed out of order, or don't fit their data. A mistake of the caller; nothing was written.
+    #[error("messages can't go into the table: {0}")]
+    Refused(&'static str),
 }
 
 /// One block: consecutive whole messages of one stream.
@@ -47,6 +58,13 @@ pub struct BlockEntry {
     pub message_count: u32,
 }
 
+impl BlockEntry {
+    /// The position in the stream behind its last byte.
+    pub fn end_position(&self) -> u64 {
+        self.start.1.saturating_add(u64::from(self.data_len))
+    }
+}
+
 /// What a finished table holds.
 #[derive(Clone, Debug)]
 pub struct TableSummary {
@@ -58,89 +76,4 @@ pub struct TableSummary {
     pub file_bytes: u64,
     /// The bytes of messages in it.
     pub data_bytes: u64,
-}
-
-/// Writes a table.
-#[derive(Debug)]
-pub struct TableWriter {}
-
-impl TableWriter {
-    /// Creates the file; the name must be free.
-    pub fn create(_disk: &dyn Disk, _path: &Path, _number: u64) -> Result<Self, TableError> {
-        todo!()
-    }
-
-    /// Adds messages: in ascending order of stream, and of position within a stream. `append_ends` says of each
-    /// message whether it completes an append.
-    pub fn push_messages(
-        &mut self,
-        _stream: StreamId,
-        _start: RawOffset,
-        _lengths: &[u32],
-        _append_ends: &[bool],
-        _data: &[u8],
-    ) -> Result<(), TableError> {
-        todo!()
-    }
-
-    /// Writes the rest and syncs the file. Its name becomes durable with the manifest that mentions it.
-    pub fn finish(self) -> Result<TableSummary, TableError> {
-        todo!()
-    }
-}
-
-/// An open table.
-#[derive(Debug)]
-pub struct Table {}
-
-impl Table {
-    /// Opens a table and verifies its header, index and footer.
-    pub fn open(_disk: &dyn Disk, _path: &Path) -> Result<Self, TableError> {
-        todo!()
-    }
-
-    /// The number of the table.
-    pub fn number(&self) -> u64 {
-        todo!()
-    }
-
-    /// The index, in ascending order of stream and position.
-    pub fn blocks(&self) -> &[BlockEntry] {
-        todo!()
-    }
-
-    /// The index of the block that holds the byte at `position` of `stream`.
-    pub fn find(&self, _stream: StreamId, _position: u64) -> Option<usize> {
-        todo!()
-    }
-
-    /// The messages of a block: length in bytes, and whether the message completes an append.
-    pub fn boundaries(&self, _block: usize) -> Result<Vec<(u32, bool)>, TableError> {
-        todo!()
-    }
-
-    /// The data of a block, verified.
-    pub fn read_block(&self, _block: usize) -> Result<Bytes, TableError> {
-        todo!()
-    }
-
-    /// The file, for reading.
-    pub fn file(&self) -> &Arc<dyn DiskFile> {
-        todo!()
-    }
-
-    /// The path, for error messages.
-    pub fn path(&self) -> &Path {
-        todo!()
-    }
-
-    /// The length of the file in bytes.
-    pub fn file_bytes(&self) -> u64 {
-        todo!()
-    }
-
-    /// The bytes of messages in it.
-    pub fn data_bytes(&self) -> u64 {
-        todo!()
-    }
 }

@@ -1,0 +1,1 @@
+//! Tables written, read back, cut short and damaged.
