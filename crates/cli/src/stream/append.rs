@@ -1,0 +1,187 @@
+//! `alluvium stream append`: standard input, or messages from the command line, to the end of a stream.
+
+mod writer;
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use clap::Args;
+use ureq::http::Method;
+
+use super::client::CONTENT_TYPE;
+use super::client::{Call, Client};
+use super::connection::ConnectionArgs;
+use super::failure::Failure;
+use super::follow::is_json;
+use super::head::head;
+use super::input::{Batches, Framing};
+use super::progress::Progress;
+use super::target::Target;
+use writer::{Appended, Producer, Writer};
+
+/// What the protocol gives a stream that is created without a content type (PROTOCOL §5.1).
+const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
+
+const LONG_ABOUT: &str = "\
+Append standard input, or messages given as arguments, to a stream.
+
+Standard input is appended as it arrives, in pieces of at most 1 MiB: a program that writes slowly is
+followed live (`my-agent | alluvium stream append chat`). How it is cut in messages:
+
+  a byte or text stream            pieces are not messages; the bytes come out as they went in
+  a byte or text stream, --lines   each line, with its line end, is a message
+  a JSON stream                    each JSON value is a message; an array stands for its elements
+  a JSON stream, --lines           each line is a message, arrays included; blank lines are skipped
+
+Each append carries a random producer id and a sequence number, so that it is repeated safely when the
+server cannot be reached, restarts or answers 429 or 5xx: nothing is doubled and nothing is left out.
+If the command itself is stopped, the next offset tells how far it came.";
+
+/// Arguments of `alluvium stream append`.
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub(crate) struct AppendArgs {
+    /// The stream's name or URL.
+    stream: String,
+
+    /// Append this text in place of standard input; may be repeated.
+    #[arg(long = "message", short, value_name = "TEXT", allow_hyphen_values = true)]
+    messages: Vec<String>,
+
+    /// One message a line.
+    #[arg(long, conflicts_with = "messages")]
+    lines: bool,
+
+    /// Close the stream with the last append.
+    #[arg(long)]
+    close: bool,
+
+    /// Create the stream if it does not exist.
+    #[arg(long)]
+    create: bool,
+
+    /// What the input is; a stream of another type refuses it [default: the stream's type].
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+
+    #[command(flatten)]
+    producer: ProducerArgs,
+}
+
+/// Who appends, for the server's eyes (PROTOCOL §5.2.1).
+#[derive(Debug, Args)]
+struct ProducerArgs {
+    /// Append as this producer [default: a random id]. Its sequence starts at 0.
+    #[arg(long, value_name = "ID")]
+    producer_id: Option<String>,
+
+    /// The producer's epoch; a higher one than before takes over, and fences what still runs.
+    #[arg(long, value_name = "NUMBER", requires = "producer_id", default_value_t = 0)]
+    epoch: u64,
+
+    /// Append without a producer: at most once, with no repeats after a broken connection.
+    #[arg(long, conflicts_with = "producer_id")]
+    no_producer: bool,
+}
+
+impl ProducerArgs {
+    fn producer(&self) -> Result<Option<Producer>, Failure> {
+        match &self.producer_id {
+            _ if self.no_producer => Ok(None),
+            Some(id) => Ok(Some(Producer::chosen(id.clone(), self.epoch))),
+            None => Producer::random().map(Some),
+        }
+    }
+}
+
+pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), Failure> {
+    let client = connection.client()?;
+    let target = connection.target(&args.stream)?;
+    let content_type = content_type(&client, &target, args)?;
+    let json = is_json(&content_type);
+    let mut writer = Writer::new(client, target, content_type, args.producer.producer()?);
+    let outcome = if args.messages.is_empty() {
+        let framing = match (args.lines, json) {
+            (false, false) => Framing::Bytes,
+            (true, false) => Framing::Lines,
+            (false, true) => Framing::Json,
+            (true, true) => Framing::JsonLines,
+        };
+        append_input(connection, &mut writer, framing, args.close)
+    } else {
+        append_messages(connection, &mut writer, &args.messages, args.close)
+    };
+    if let Some(offset) = writer.next_offset() {
+        let closed = if writer.closed() { " (the stream is closed)" } else { "" };
+        connection.notes().note(format_args!("next offset: {offset}{closed}"));
+    }
+    outcome
+}
+
+/// The stream's content type, which appends must name; creates the stream if asked to.
+fn content_type(client: &Client, target: &Target, args: &AppendArgs) -> Result<String, Failure> {
+    if let (Some(content_type), false) = (&args.content_type, args.create) {
+        return Ok(content_type.clone());
+    }
+    let existing = match head(client, target) {
+        Err(Failure::NotFound(_)) if args.create => {
+            let content_type = args.content_type.as_deref().unwrap_or(DEFAULT_CONTENT_TYPE);
+            let call = Call::new(Method::PUT, target.url()).header(CONTENT_TYPE, content_type);
+            client.call(&call)?;
+            content_type.to_owned()
+        }
+        outcome => outcome?.require(CONTENT_TYPE)?,
+    };
+    Ok(args.content_type.clone().unwrap_or(existing))
+}
+
+fn append_input(
+    connection: &ConnectionArgs,
+    writer: &mut Writer,
+    framing: Framing,
+    close: bool,
+) -> Result<(), Failure> {
+    let stdin = io::stdin();
+    let mut progress = Progress::new(connection.quiet, &stdin, input_size(&stdin));
+    let mut batches = Batches::new(unbuffered(&stdin)?, framing);
+    while let Some(batch) = batches.next()? {
+        if writer.append(&batch.body, close && batch.last)? == Appended::Before {
+            return Err(writer.used_before());
+        }
+        progress.add(batch.body.len());
+    }
+    if close && !writer.closed() {
+        writer.close()?;
+    }
+    Ok(())
+}
+
+fn append_messages(
+    connection: &ConnectionArgs,
+    writer: &mut Writer,
+    messages: &[String],
+    close: bool,
+) -> Result<(), Failure> {
+    for (index, message) in messages.iter().enumerate() {
+        let last = index + 1 == messages.len();
+        // Unlike the pieces of a pipe, these are the same each time the command is run.
+        if writer.append(message.as_bytes(), close && last)? == Appended::Before {
+            connection.notes().note(format_args!("message {} was appended before", index + 1));
+        }
+    }
+    Ok(())
+}
+
+/// Standard input without the buffer and the lock of [`io::Stdin`], which would hold back and tie up a
+/// reading thread.
+fn unbuffered(stdin: &io::Stdin) -> Result<impl Read + Send + 'static, Failure> {
+    let fd = stdin.as_fd().try_clone_to_owned().map_err(|error| Failure::input(&error))?;
+    Ok(std::fs::File::from(fd))
+}
+
+/// The size of a file on standard input, in bytes; a pipe has none.
+fn input_size(stdin: &io::Stdin) -> Option<u64> {
+    let file = std::fs::File::from(stdin.as_fd().try_clone_to_owned().ok()?);
+    let metadata = file.metadata().ok()?;
+    metadata.is_file().then_some(metadata.len())
+}

@@ -1,0 +1,125 @@
+//! Appends to one stream in order, each exactly once.
+
+use ureq::http::Method;
+
+use crate::stream::client::CONTENT_TYPE;
+use crate::stream::client::{Answer, Call, Client, Repeat};
+use crate::stream::failure::Failure;
+use crate::stream::target::Target;
+use alluvium_protocol::header::{
+    PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_NEXT_OFFSET, TRUE,
+};
+
+/// The identity that lets a server recognise a repeated append (PROTOCOL §5.2.1).
+#[derive(Debug)]
+pub(super) struct Producer {
+    id: String,
+    epoch: u64,
+    next_seq: u64,
+    /// Chosen by the user, so that it may have been used before.
+    chosen: bool,
+}
+
+impl Producer {
+    pub(super) fn chosen(id: String, epoch: u64) -> Self {
+        Self { id, epoch, next_seq: 0, chosen: true }
+    }
+
+    /// An id that nobody else has.
+    pub(super) fn random() -> Result<Self, Failure> {
+        let draw = || getrandom::u64().map_err(|error| Failure::Other(format!("no randomness: {error}")));
+        let id = format!("cli-{:016x}{:016x}", draw()?, draw()?);
+        Ok(Self { id, epoch: 0, next_seq: 0, chosen: false })
+    }
+}
+
+/// What became of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Appended {
+    /// It is in the stream now.
+    Now,
+    /// The server knows this producer, epoch and sequence from an earlier command.
+    Before,
+}
+
+/// The writing end of a stream.
+#[derive(Debug)]
+pub(super) struct Writer {
+    client: Client,
+    target: Target,
+    content_type: String,
+    producer: Option<Producer>,
+    next_offset: Option<String>,
+    closed: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: Client,
+        target: Target,
+        content_type: String,
+        producer: Option<Producer>,
+    ) -> Self {
+        Self { client, target, content_type, producer, next_offset: None, closed: false }
+    }
+
+    /// Appends, and closes the stream in the same step if asked to.
+    pub(super) fn append(&mut self, body: &[u8], close: bool) -> Result<Appended, Failure> {
+        let call = self.call(close).header(CONTENT_TYPE, self.content_type.clone()).body(body);
+        let mut outage = self.client.outage();
+        let answer = self.client.call_during(&call, &mut outage)?;
+        // 204 to a producer means "known already" (PROTOCOL §5.2.1). After a failed attempt, or with an id
+        // that only this command has, it is this very append that the server knows.
+        let known = self.producer.as_ref().is_some_and(|producer| producer.chosen && answer.status == 204);
+        self.note(&answer, close);
+        Ok(if known && !outage.is_on() { Appended::Before } else { Appended::Now })
+    }
+
+    /// Closes the stream without appending.
+    pub(super) fn close(&mut self) -> Result<(), Failure> {
+        let answer = self.client.call(&self.call(true))?;
+        self.note(&answer, true);
+        Ok(())
+    }
+
+    /// The offset after the last append.
+    pub(super) fn next_offset(&self) -> Option<&str> {
+        self.next_offset.as_deref()
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Input that is cut differently each time must not meet the sequence of an earlier command: the server
+    /// would take other bytes for those it has.
+    pub(super) fn used_before(&self) -> Failure {
+        let (id, epoch) =
+            self.producer.as_ref().map_or(("", 0), |producer| (producer.id.as_str(), producer.epoch));
+        Failure::Conflict(format!(
+            "producer `{id}` has appended in epoch {epoch} before; give a higher --epoch to append more"
+        ))
+    }
+
+    fn call<'a>(&self, close: bool) -> Call<'a> {
+        let call =
+            Call::new(Method::POST, self.target.url()).maybe_header(STREAM_CLOSED, close.then_some(TRUE));
+        match &self.producer {
+            Some(producer) => call
+                .header(PRODUCER_ID, producer.id.clone())
+                .header(PRODUCER_EPOCH, producer.epoch.to_string())
+                .header(PRODUCER_SEQ, producer.next_seq.to_string()),
+            None => call.repeat(Repeat::OnlyIfUntouched),
+        }
+    }
+
+    fn note(&mut self, answer: &Answer, close: bool) {
+        if let Some(producer) = &mut self.producer {
+            producer.next_seq += 1;
+        }
+        if let Some(offset) = answer.header(STREAM_NEXT_OFFSET) {
+            self.next_offset = Some(offset.to_owned());
+        }
+        self.closed |= close;
+    }
+}

@@ -1,0 +1,25 @@
+//! `alluvium stream close`: the end of a stream.
+
+use clap::Args;
+use ureq::http::Method;
+
+use super::client::Call;
+use super::connection::ConnectionArgs;
+use super::failure::Failure;
+use alluvium_protocol::header::{STREAM_CLOSED, STREAM_NEXT_OFFSET, TRUE};
+
+/// Arguments of `alluvium stream close`.
+#[derive(Debug, Args)]
+pub(crate) struct CloseArgs {
+    /// The stream's name or URL. Closing a closed stream changes nothing and succeeds.
+    stream: String,
+}
+
+pub(crate) fn run(connection: &ConnectionArgs, args: &CloseArgs) -> Result<(), Failure> {
+    let target = connection.target(&args.stream)?;
+    let call = Call::new(Method::POST, target.url()).header(STREAM_CLOSED, TRUE);
+    let answer = connection.client()?.call(&call)?;
+    let offset = answer.header(STREAM_NEXT_OFFSET).unwrap_or("unknown");
+    connection.notes().note(format_args!("next offset: {offset} (the stream is closed)"));
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The options that every stream command has: which server, with which token, how patiently.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::client::{Client, RetryPolicy};
+use super::failure::Failure;
+use super::notes::Notes;
+use super::target::Target;
+
+/// Options shared by all stream commands.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionArgs {
+    /// The server; streams are under its /v1/stream/, unless the URL has a path of its own.
+    #[arg(
+        long,
+        global = true,
+        env = "ALLUVIUM_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:4437"
+    )]
+    pub(crate) url: String,
+
+    /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
+    #[arg(long, global = true, env = "ALLUVIUM_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<Secret>,
+
+    /// Give up when the server has been unavailable for this long; 0 tries for ever.
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60)]
+    give_up_after: u64,
+
+    /// Print no notes (such as the next offset) on standard error, only errors.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+impl ConnectionArgs {
+    /// A client as the options ask for.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let give_up_after = (self.give_up_after > 0).then(|| Duration::from_secs(self.give_up_after));
+        let token = self.token.as_ref().map(|secret| secret.0.as_str());
+        Client::new(token, RetryPolicy::new(give_up_after), self.notes())
+    }
+
+    /// The stream that an argument names.
+    pub(crate) fn target(&self, stream: &str) -> Result<Target, Failure> {
+        Target::resolve(&self.url, stream)
+    }
+
+    pub(crate) fn notes(&self) -> Notes {
+        Notes::new(self.quiet)
+    }
+}
+
+/// A value that never shows in `Debug` output.
+#[derive(Clone)]
+struct Secret(String);
+
+impl From<&str> for Secret {
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}

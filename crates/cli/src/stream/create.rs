@@ -1,0 +1,60 @@
+//! `alluvium stream create`: makes a stream, or makes sure of one.
+
+use clap::Args;
+use ureq::http::Method;
+
+use super::client::CONTENT_TYPE;
+use super::client::Call;
+use super::connection::ConnectionArgs;
+use super::failure::Failure;
+use alluvium_protocol::header::{STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_NEXT_OFFSET, STREAM_TTL, TRUE};
+
+/// How long a stream lives.
+#[derive(Debug, Args)]
+pub(crate) struct LifetimeArgs {
+    /// Delete the stream after it was neither read nor written for this long.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "expires_at")]
+    ttl: Option<u64>,
+
+    /// Delete the stream at this time, such as 2030-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+}
+
+impl LifetimeArgs {
+    /// Adds the headers that ask for this lifetime (PROTOCOL §5.1).
+    pub(crate) fn apply<'a>(&self, call: Call<'a>) -> Call<'a> {
+        call.maybe_header(STREAM_TTL, self.ttl.map(|seconds| seconds.to_string()))
+            .maybe_header(STREAM_EXPIRES_AT, self.expires_at.clone())
+    }
+}
+
+/// Arguments of `alluvium stream create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The stream's name or URL.
+    stream: String,
+
+    /// What the stream holds; `application/json` keeps messages apart [default: the server's].
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+
+    #[command(flatten)]
+    lifetime: LifetimeArgs,
+
+    /// Create it closed: empty for ever.
+    #[arg(long)]
+    closed: bool,
+}
+
+pub(crate) fn run(connection: &ConnectionArgs, args: &CreateArgs) -> Result<(), Failure> {
+    let target = connection.target(&args.stream)?;
+    let call = Call::new(Method::PUT, target.url())
+        .maybe_header(CONTENT_TYPE, args.content_type.clone())
+        .maybe_header(STREAM_CLOSED, args.closed.then_some(TRUE));
+    let answer = connection.client()?.call(&args.lifetime.apply(call))?;
+    let what = if answer.status == 201 { "created" } else { "exists already" };
+    let offset = answer.header(STREAM_NEXT_OFFSET).unwrap_or("unknown");
+    connection.notes().note(format_args!("{what}: {target}\nnext offset: {offset}"));
+    Ok(())
+}
