@@ -1,12 +1,35 @@
 //! Checkpoints: the directory of a shard's streams as of the end of a segment.
+//!
+//! One entry a stream, in ascending order, each framed with its own checksum; an end that says how many there were.
+//! Both sides stream, so that a checkpoint may be larger than memory. The bytes are drawn in
+//! `docs/formats/checkpoint.md`.
 
-use std::path::Path;
+mod entry;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
 
-use alluvium_env::Disk;
 use thiserror::Error;
 
+pub use crate::checkpoint::reader::CheckpointReader;
+pub use crate::checkpoint::writer::CheckpointWriter;
 use crate::error::{Damage, IoFault};
 use crate::record::{Create, Producer, RawOffset, StreamId};
+
+const CHECKPOINT_MAGIC: [u8; 8] = *b"alvm-ckp";
+
+/// Length in bytes of the fixed part at the start of the file.
+const CHECKPOINT_HEADER_BYTES: usize = 32;
+
+/// Length in bytes of what is in front of every frame: checksum and length.
+const FRAME_PREFIX_BYTES: usize = 8;
+
+/// The first byte of a frame that holds a stream.
+const FRAME_ENTRY: u8 = 1;
+
+/// The first byte of the last frame.
+const FRAME_END: u8 = 2;
 
 /// What goes wrong with a checkpoint.
 #[derive(Debug, Error)]
@@ -17,9 +40,10 @@ pub enum CheckpointError {
     /// The system failed an operation.
     #[error(transparent)]
     Io(#[from] IoFault),
-    /// Entries were pushed out of order. A mistake of the caller.
-    #[error("checkpoint entries pushed out of order")]
-    OutOfOrder,
+    /// An entry was pushed out of order, or is larger than a frame can be. A mistake of the caller; nothing was
+    /// written.
+    #[error("an entry can't go into the checkpoint: {0}")]
+    Refused(&'static str),
 }
 
 /// A run of blocks of one table that holds a span of one stream.
@@ -73,56 +97,4 @@ pub struct CheckpointEnd {
     pub next_stream: u64,
     /// The sequence number of the last batch that the checkpoint covers.
     pub last_seq: u64,
-}
-
-/// Writes a checkpoint.
-#[derive(Debug)]
-pub struct CheckpointWriter {}
-
-impl CheckpointWriter {
-    /// Creates the file; the name must be free.
-    pub fn create(_disk: &dyn Disk, _path: &Path, _number: u64) -> Result<Self, CheckpointError> {
-        todo!()
-    }
-
-    /// Adds an entry; in ascending order of stream.
-    pub fn push(&mut self, _entry: &CheckpointEntry) -> Result<(), CheckpointError> {
-        todo!()
-    }
-
-    /// Writes the rest and syncs the file; its length in bytes. Its name becomes durable with the manifest that
-    /// mentions it.
-    pub fn finish(self, _end: CheckpointEnd) -> Result<u64, CheckpointError> {
-        todo!()
-    }
-}
-
-/// Reads a checkpoint: an iterator over its entries. After the last, [`CheckpointReader::end`] has the facts at its
-/// end; they are there only when everything was verified.
-#[derive(Debug)]
-pub struct CheckpointReader {}
-
-impl CheckpointReader {
-    /// Opens a checkpoint and verifies its header.
-    pub fn open(_disk: &dyn Disk, _path: &Path) -> Result<Self, CheckpointError> {
-        todo!()
-    }
-
-    /// The number of the checkpoint.
-    pub fn number(&self) -> u64 {
-        todo!()
-    }
-
-    /// What the end of the file says, once the iterator has returned `None`.
-    pub fn end(&self) -> Option<CheckpointEnd> {
-        todo!()
-    }
-}
-
-impl Iterator for CheckpointReader {
-    type Item = Result<CheckpointEntry, CheckpointError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        todo!()
-    }
 }

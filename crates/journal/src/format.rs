@@ -1,14 +1,33 @@
 //! The mark of a data directory: what wrote it, in which version, and how it is cut.
+//!
+//! The file `FORMAT` is text, for people who wonder what a directory is. It is written last when a directory is made,
+//! so that a directory with the mark is whole. The bytes are drawn in `docs/formats/data-directory.md`.
 
 use std::path::{Path, PathBuf};
 
-use alluvium_env::Env;
+use alluvium_env::{DiskLock, Env};
 use thiserror::Error;
 
-use crate::error::{Damage, IoFault};
+use crate::error::{Damage, IoFault, io_fault};
+use crate::names::shard_name;
+use crate::replace::{read_file, replace_file};
 
 /// The version of the formats that this code writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// The name of the mark.
+pub const FORMAT_NAME: &str = "FORMAT";
+
+/// The name of the lock file.
+pub const LOCK_NAME: &str = "LOCK";
+
+/// The folder that the shards are in.
+const STREAMS_NAME: &str = "streams";
+
+/// What can be in a directory that was never marked: traces of a start that was cut off.
+const UNMARKED_NAMES: [&str; 3] = [LOCK_NAME, "FORMAT.tmp", STREAMS_NAME];
+
+const FIRST_LINE: &str = "alluvium data directory";
 
 /// Why a directory can't be used.
 #[derive(Debug, Error)]
@@ -19,13 +38,13 @@ pub enum FormatError {
         /// The directory.
         dir: PathBuf,
     },
-    /// It has files in it and none of them is ours.
+    /// There is something in it, but not the mark of a data directory.
     #[error("`{}` is not empty and not a data directory of Alluvium", dir.display())]
     Foreign {
         /// The directory.
         dir: PathBuf,
     },
-    /// A newer version wrote it.
+    /// Another version wrote it.
     #[error("`{}` has format version {version}; this program knows version {FORMAT_VERSION}", dir.display())]
     Version {
         /// The directory.
@@ -41,8 +60,19 @@ pub enum FormatError {
     Io(#[from] IoFault),
 }
 
+/// Why the bytes of a `FORMAT` file are none.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Error)]
+pub enum InvalidFormat {
+    /// Another version wrote it.
+    #[error("the format version is {0}")]
+    Version(u32),
+    /// A check failed.
+    #[error("{0}")]
+    Damaged(&'static str),
+}
+
 /// What the file `FORMAT` says.
-#[derive(Clone, Eq, PartialEq, Debug)]
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Format {
     /// A random number that names the directory.
     pub directory: u128,
@@ -52,9 +82,54 @@ pub struct Format {
     pub segment_bytes: u32,
 }
 
+impl Format {
+    /// The content of the file.
+    pub fn encode(&self) -> String {
+        let Self { directory, shards, segment_bytes } = self;
+        let facts = format!(
+            "{FIRST_LINE}\nversion {FORMAT_VERSION}\ndirectory {directory:032x}\nshards {shards}\nsegment-bytes {segment_bytes}\n"
+        );
+        let crc = crc32c::crc32c(facts.as_bytes());
+        format!("{facts}checksum {crc:08x}\n")
+    }
+
+    /// What the content of the file says.
+    pub fn decode(bytes: &[u8]) -> Result<Self, InvalidFormat> {
+        const MALFORMED: InvalidFormat = InvalidFormat::Damaged("the file doesn't read like a mark");
+        let text = std::str::from_utf8(bytes).map_err(|_| MALFORMED)?;
+        let mut lines = text.lines();
+        if lines.next() != Some(FIRST_LINE) {
+            return Err(MALFORMED);
+        }
+        let mut value = |key| lines.next()?.strip_prefix(key)?.strip_prefix(' ');
+        let version = value("version").and_then(|text| text.parse().ok()).ok_or(MALFORMED)?;
+        if version != FORMAT_VERSION {
+            return Err(InvalidFormat::Version(version));
+        }
+        let format = Self {
+            directory: value("directory")
+                .and_then(|text| u128::from_str_radix(text, 16).ok())
+                .ok_or(MALFORMED)?,
+            shards: value("shards").and_then(|text| text.parse().ok()).ok_or(MALFORMED)?,
+            segment_bytes: value("segment-bytes").and_then(|text| text.parse().ok()).ok_or(MALFORMED)?,
+        };
+        // There is one way to write it down, so this checks everything at once.
+        if format.encode() == text {
+            Ok(format)
+        } else {
+            Err(InvalidFormat::Damaged("its checksum doesn't match"))
+        }
+    }
+}
+
 /// A data directory, locked for this process until it is dropped.
 #[derive(Debug)]
-pub struct DataDirectory {}
+pub struct DataDirectory {
+    env: Env,
+    dir: PathBuf,
+    format: Option<Format>,
+    _lock: Box<dyn DiskLock>,
+}
 
 impl DataDirectory {
     /// Locks `dir`, creating it when missing, and reads its format.
@@ -62,22 +137,121 @@ impl DataDirectory {
     /// When there is none yet, [`DataDirectory::format`] is `None`: create the shards, then call
     /// [`DataDirectory::mark`], which makes the directory count. A crash before that leaves a directory that is
     /// still unmarked.
-    pub fn open(_env: &Env, _dir: &Path) -> Result<Self, FormatError> {
-        todo!()
+    pub fn open(env: &Env, dir: &Path) -> Result<Self, FormatError> {
+        let disk = env.disk.as_ref();
+        disk.create_dir_all(dir).map_err(io_fault("create", dir))?;
+        let lock_path = dir.join(LOCK_NAME);
+        let lock = disk.lock(&lock_path).map_err(io_fault("lock", &lock_path))?;
+        let lock = lock.ok_or_else(|| FormatError::Locked { dir: dir.to_owned() })?;
+        let mut directory = Self { env: env.clone(), dir: dir.to_owned(), format: None, _lock: lock };
+        match read_file(disk, dir, FORMAT_NAME)? {
+            Some(bytes) => {
+                let format = Format::decode(&bytes).map_err(|invalid| directory.refusal(invalid))?;
+                // A process may have died before the name was durable; without it, all data would look foreign.
+                directory.write(format)?;
+            }
+            None => directory.check_unmarked()?,
+        }
+        Ok(directory)
+    }
+
+    fn refusal(&self, invalid: InvalidFormat) -> FormatError {
+        match invalid {
+            InvalidFormat::Version(version) => FormatError::Version { dir: self.dir.clone(), version },
+            InvalidFormat::Damaged(reason) => {
+                Damage { file: self.dir.join(FORMAT_NAME), at: 0, reason }.into()
+            }
+        }
+    }
+
+    fn check_unmarked(&self) -> Result<(), FormatError> {
+        let names = self.env.disk.list(&self.dir).map_err(io_fault("list", &self.dir))?;
+        let ours = names.iter().all(|name| UNMARKED_NAMES.contains(&name.as_str()));
+        if ours { Ok(()) } else { Err(FormatError::Foreign { dir: self.dir.clone() }) }
     }
 
     /// The format, once there is one.
     pub fn format(&self) -> Option<&Format> {
-        todo!()
+        self.format.as_ref()
     }
 
-    /// The folder of a shard. [`Disk::create_dir_all`](alluvium_env::Disk::create_dir_all) it before use.
-    pub fn shard_dir(&self, _shard: u16) -> PathBuf {
-        todo!()
+    /// The folder of a shard. The caller creates it.
+    pub fn shard_dir(&self, shard: u16) -> PathBuf {
+        self.dir.join(STREAMS_NAME).join(shard_name(shard))
     }
 
     /// Writes the format, durably.
-    pub fn mark(&mut self, _shards: u16, _segment_bytes: u32) -> Result<&Format, FormatError> {
-        todo!()
+    pub fn mark(&mut self, shards: u16, segment_bytes: u32) -> Result<Format, FormatError> {
+        self.write(Format { directory: self.env.random.next_u128(), shards, segment_bytes })
+    }
+
+    fn write(&mut self, format: Format) -> Result<Format, FormatError> {
+        replace_file(self.env.disk.as_ref(), &self.dir, FORMAT_NAME, format.encode().as_bytes())?;
+        self.format = Some(format);
+        Ok(format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use alluvium_env::OpenMode;
+    use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
+
+    use super::*;
+
+    fn sim_env() -> Env {
+        Env {
+            clock: Arc::new(ManualClock::new(0)),
+            random: Arc::new(SeededRandom::new(1)),
+            disk: Arc::new(SimDisk::new(1)),
+        }
+    }
+
+    #[test]
+    fn a_marked_directory_keeps_its_format() {
+        let env = sim_env();
+        let dir = Path::new("/data");
+        let mut directory = DataDirectory::open(&env, dir).expect("a new directory");
+        assert_eq!(directory.format(), None);
+        let format = directory.mark(4, 1 << 20).expect("a mark");
+        drop(directory);
+        let directory = DataDirectory::open(&env, dir).expect("a marked directory");
+        assert_eq!(directory.format(), Some(&format));
+    }
+
+    #[test]
+    fn two_processes_cannot_share_a_directory() {
+        let env = sim_env();
+        let _first = DataDirectory::open(&env, Path::new("/data")).expect("a new directory");
+        let second = DataDirectory::open(&env, Path::new("/data"));
+        assert!(matches!(second, Err(FormatError::Locked { .. })), "{second:?}");
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_left_alone() {
+        let env = sim_env();
+        let dir = Path::new("/home");
+        env.disk.create_dir_all(dir).expect("a directory");
+        env.disk.open(&dir.join("thesis.tex"), OpenMode::CreateNew).expect("a file");
+        let opened = DataDirectory::open(&env, dir);
+        assert!(matches!(opened, Err(FormatError::Foreign { .. })), "{opened:?}");
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let format = Format { directory: 7, shards: 2, segment_bytes: 1 << 26 };
+        let newer = format.encode().replace("version 1\n", "version 2\nsomething new\n");
+        assert_eq!(Format::decode(newer.as_bytes()), Err(InvalidFormat::Version(2)));
+        let bytes = format.encode().into_bytes();
+        for len in 0..bytes.len() {
+            assert!(Format::decode(&bytes[..len]).is_err(), "cut to {len}");
+        }
+        for bit in 0..8 * bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Format::decode(&flipped).is_err(), "bit {bit}");
+        }
     }
 }

@@ -23,6 +23,7 @@ pub mod format;
 pub mod manifest;
 mod names;
 pub mod record;
+mod replace;
 pub mod replay;
 pub mod segment;
 pub mod segments;

@@ -148,7 +148,9 @@ fn drain<E>(
 /// Reads and verifies the record whose header is at `record_at`.
 pub fn read_record(segment: &SegmentFile, record_at: u32) -> Result<Record, JournalError> {
     let at = u64::from(record_at);
-    let read = |buffer: &mut [u8]| segment.file().read_exact_at(buffer, at).map_err(io_fault("read", segment.path()));
+    let read = |buffer: &mut [u8]| {
+        segment.file().read_exact_at(buffer, at).map_err(io_fault("read", segment.path()))
+    };
     let mut head = [0; RECORD_HEADER_BYTES];
     if at + RECORD_HEADER_BYTES as u64 > u64::from(segment.size()) {
         return Err(segment.damage(at, "a record ends early").into());

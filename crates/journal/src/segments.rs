@@ -56,7 +56,8 @@ impl Segments {
     pub fn open(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Arc<Self>, JournalError> {
         let segments = Self::empty(env, dir, segment_bytes);
         let names = segments.names()?;
-        segments.files.lock().next_spare = names.iter().filter_map(|name| spare_number(name)).max().map_or(0, |n| n + 1);
+        segments.files.lock().next_spare =
+            names.iter().filter_map(|name| spare_number(name)).max().map_or(0, |n| n + 1);
         let mut expected = first;
         for number in names.iter().filter_map(|name| segment_number(name)) {
             let path = dir.join(segment_name(number));
@@ -245,8 +246,12 @@ impl Segments {
     pub(crate) fn begin(&self, number: u64, first_seq: u64) -> Result<Arc<SegmentFile>, JournalError> {
         let ready = self.files.lock().spares.pop();
         let spare = ready.map_or_else(|| self.make_spare(), Ok)?;
-        let header =
-            SegmentHeader { number, first_seq, key: self.random.next_u64(), segment_bytes: self.segment_bytes };
+        let header = SegmentHeader {
+            number,
+            first_seq,
+            key: self.random.next_u64(),
+            segment_bytes: self.segment_bytes,
+        };
         let file = self.disk.open(&spare, OpenMode::ReadWrite).map_err(io_fault("open", &spare))?;
         if let Err(fault) = file.write_all_at(&[&header.encode()], 0).map_err(io_fault("write", &spare)) {
             self.files.lock().spares.push(spare);

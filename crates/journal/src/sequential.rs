@@ -41,7 +41,9 @@ impl SequentialWriter {
     }
 
     fn flush_with(&mut self, bytes: &[u8]) -> Result<(), IoFault> {
-        self.file.write_all_at(&[&self.buffer, bytes], self.written).map_err(io_fault("write", &self.path))?;
+        self.file
+            .write_all_at(&[&self.buffer, bytes], self.written)
+            .map_err(io_fault("write", &self.path))?;
         self.written = self.position() + bytes.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -109,9 +111,7 @@ impl SequentialReader {
         let unread = usize::try_from(self.len - self.read).unwrap_or(usize::MAX);
         let more = (len - kept).max(CHUNK_BYTES).min(unread);
         self.buffer.resize(kept + more, 0);
-        self.file
-            .read_exact_at(&mut self.buffer[kept..], self.read)
-            .map_err(io_fault("read", &self.path))?;
+        self.file.read_exact_at(&mut self.buffer[kept..], self.read).map_err(io_fault("read", &self.path))?;
         self.read += more as u64;
         Ok(())
     }

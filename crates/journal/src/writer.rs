@@ -78,7 +78,8 @@ impl JournalWriter {
         let current = segments.current();
         assert_eq!(current.number(), replayed.segment, "the replay is of another journal");
         write_again(&current, replayed.doubtful_from, replayed.end)?;
-        let cut_to = if replayed.headers_behind { current.size() } else { replayed.end.saturating_add(CUT_BYTES) };
+        let cut_to =
+            if replayed.headers_behind { current.size() } else { replayed.end.saturating_add(CUT_BYTES) };
         write_zeros(&current, replayed.end, cut_to.min(current.size()))?;
         current.file().sync_data().map_err(io_fault("sync", current.path()))?;
         segments.disk().sync_dir(segments.dir()).map_err(io_fault("sync", segments.dir()))?;

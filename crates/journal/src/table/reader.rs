@@ -43,7 +43,8 @@ impl Table {
         let footer_at = file_bytes - TABLE_FOOTER_BYTES as u64;
         let mut bytes = [0; TABLE_FOOTER_BYTES];
         file.read_exact_at(&mut bytes, footer_at).map_err(io_fault("read", path))?;
-        let footer = Footer::decode(&bytes).ok_or_else(|| damage(footer_at, "the table's footer is invalid"))?;
+        let footer =
+            Footer::decode(&bytes).ok_or_else(|| damage(footer_at, "the table's footer is invalid"))?;
         let index_bytes = footer_at.checked_sub(footer.index_at);
         let fits = index_bytes == footer.block_count.checked_mul(BLOCK_ENTRY_BYTES as u64);
         if !fits || footer.number != number || footer.index_at < TABLE_HEADER_BYTES as u64 {
@@ -73,7 +74,8 @@ impl Table {
         if crc != self.footer.index_crc {
             return Err(self.damage(index_at, "the checksum of the table's index doesn't match").into());
         }
-        if !self.blocks.iter().all(|entry| within(entry, index_at)) || !self.blocks.is_sorted_by(comes_before) {
+        if !self.blocks.iter().all(|entry| within(entry, index_at)) || !self.blocks.is_sorted_by(comes_before)
+        {
             return Err(self.damage(index_at, "the table's index contradicts itself").into());
         }
         Ok(())

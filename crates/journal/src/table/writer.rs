@@ -107,7 +107,8 @@ impl TableWriter {
         message: &[u8],
         ends_append: bool,
     ) -> Result<(), TableError> {
-        let full = |open: &OpenBlock| open.entry.data_len as usize + message.len() > BLOCK_BYTES_TARGET as usize;
+        let full =
+            |open: &OpenBlock| open.entry.data_len as usize + message.len() > BLOCK_BYTES_TARGET as usize;
         if self.open.as_ref().is_some_and(full) {
             self.close_block();
         }

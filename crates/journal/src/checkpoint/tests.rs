@@ -1,0 +1,1 @@
+//! Checkpoints written, read back, cut short and damaged.
