@@ -1,0 +1,6 @@
+//! What the fuzz targets do with their input, one module per crate under test.
+//!
+//! The modules need nothing from libFuzzer. Ordinary tests include them by path and run them over the seeds in
+//! `fuzz/seeds`, so that every seed is also a regression test on the stable toolchain.
+
+pub mod protocol;
