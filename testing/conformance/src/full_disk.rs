@@ -1,0 +1,128 @@
+//! A disk without room: a clear error for the writer, nothing lost for the reader, and writes again once there is
+//! room.
+//!
+//! The disk is a small memory file system in a mount namespace of this process, so the rest of the machine never
+//! sees it. That needs the Debian tools `unshare` and `mount`, and no privileges beyond user namespaces.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::check::Report;
+use crate::http::Connection;
+use crate::random::Random;
+use crate::server::Launch;
+use crate::tools;
+use crate::writer::{Answer, Kind, Writer};
+
+/// Size of the disk under test.
+const DISK_MIB: u32 = 64;
+/// Room that is taken at first and given back later.
+const BALLAST_BYTES: usize = 24 << 20;
+/// Writers at once.
+const WRITERS: u32 = 8;
+/// Far more appends than the disk has room for; a writer that gets there was never told that it is full.
+const APPENDS_MAX: usize = 200_000;
+/// What a writer may be told: no room (507), or busy until there is (503).
+const STATUSES_OF_A_FULL_DISK: &[u16] = &[507, 503];
+
+/// Where the test runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Set by the test itself once it is in its own mount namespace.
+    #[arg(long, hide = true)]
+    in_namespace: bool,
+}
+
+/// Runs the test in a mount namespace of its own.
+pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Result<()> {
+    if options.in_namespace {
+        return fill_and_free(binary, report);
+    }
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount"])
+        .arg(std::env::current_exe()?)
+        .arg("--binary")
+        .arg(binary)
+        .args(["full-disk", "--in-namespace"])
+        .output()
+        .context("run unshare")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (closing, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.ends_with(" failed"));
+    for line in lines {
+        println!("{line}");
+    }
+    let counts = closing.first().and_then(|line| line.strip_suffix(" failed")?.split_once(" passed, "));
+    let Some((passed, failed)) = counts else {
+        bail!(
+            "the test in its namespace ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    report.add(passed.parse()?, failed.parse()?);
+    Ok(())
+}
+
+fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
+    let disk = tempfile::tempdir()?;
+    let size = format!("size={DISK_MIB}m");
+    tools::run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))?;
+    let ballast = disk.path().join("ballast");
+    fs::write(&ballast, vec![1; BALLAST_BYTES])?;
+    let flags = ["--segment-bytes", "2MiB", "--shards", "2"];
+    let server = Launch::new(binary, &disk.path().join("data"), &flags).start()?;
+    let mut writers: Vec<Writer> =
+        (0..WRITERS).map(|id| Writer::new(id, Kind::Producer, Random::new(u64::from(id)))).collect();
+    let mut connection = Connection::open(server.address)?;
+    writers.iter().try_for_each(|writer| writer.create(&mut connection))?;
+
+    report.check("a full disk is told to every writer as 507 or 503, with an error code", || {
+        fill(&mut writers, server.address)
+    });
+    report.check("everything acknowledged is readable while the disk is full", || {
+        writers.iter().try_for_each(|writer| writer.check_content(&mut connection))
+    });
+    let server = server.kill().and_then(|launch| launch.start());
+    report.check("the server starts on a full disk after kill -9", || match &server {
+        Ok(_) => Ok(()),
+        Err(error) => Err(anyhow!("{error:#}")),
+    });
+    let Ok(server) = server else { return Ok(()) };
+    let mut connection = Connection::open(server.address)?;
+    report.check("and still has everything acknowledged", || {
+        writers.iter().try_for_each(|writer| writer.check_content(&mut connection))
+    });
+    fs::remove_file(&ballast)?;
+    report.check("once there is room, refused appends succeed when repeated, exactly once", || {
+        writers.iter_mut().try_for_each(|writer| writer.verify(&mut connection))
+    });
+    server.stop()?;
+    Ok(())
+}
+
+/// Lets all writers write until each is refused.
+fn fill(writers: &mut [Writer], address: SocketAddr) -> Result<()> {
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            writers.iter_mut().map(|writer| scope.spawn(|| until_refused(writer, address))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a writer panicked"))?)
+    })
+}
+
+fn until_refused(writer: &mut Writer, address: SocketAddr) -> Result<()> {
+    let mut connection = Connection::open(address)?;
+    for _ in 0..APPENDS_MAX {
+        let Answer::Refused(response) = writer.append_next(&mut connection)? else { continue };
+        let response = response.expect(STATUSES_OF_A_FULL_DISK, "an append to a full disk")?;
+        let error: serde_json::Value =
+            serde_json::from_slice(&response.body).context("the error is not JSON")?;
+        ensure!(error["error"]["code"].is_string(), "no error code in {error}");
+        return Ok(());
+    }
+    bail!("{APPENDS_MAX} appends and the disk is not full")
+}
