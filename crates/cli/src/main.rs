@@ -1,5 +1,6 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to the stream client.
 
+mod serve;
 mod stream;
 
 use std::process::ExitCode;
@@ -16,12 +17,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a server.
+    ///
+    /// Every flag is also an environment variable and a key of the configuration file. A flag wins over the variable,
+    /// the variable over the file. SIGTERM or Ctrl-C stops the server once running requests have finished.
+    Serve(serve::ServerArgs),
+    /// Look at the server's configuration.
+    #[command(subcommand)]
+    Config(serve::ConfigCommand),
     /// Create, append to, read and delete streams on a running server.
     Stream(stream::StreamArgs),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Config(command) => serve::run_config(&command),
         Command::Stream(args) => stream::run(args),
     }
 }

@@ -1,1 +1,14 @@
-//! Placeholder.
+//! Puts the parts together: reads the configuration, opens the engine, serves the surfaces, ends cleanly.
+//!
+//! The only crate that knows every other one. Whatever a library needs from outside (clock, randomness, disk,
+//! options) it gets from here.
+
+pub mod config;
+mod exit;
+mod logging;
+mod serve;
+
+pub use exit::{
+    EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
+};
+pub use serve::serve;

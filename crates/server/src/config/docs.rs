@@ -1,0 +1,119 @@
+//! The documentation of options and limits, made from the tables and constants themselves.
+
+use std::fmt::Write;
+
+use alluvium_engine::{BATCH_BYTES_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SHARDS_MAX};
+use alluvium_protocol::limits as protocol;
+use alluvium_streams::limits as streams;
+
+use super::{
+    options::OPTIONS,
+    value::{ByteSize, Value},
+};
+
+/// A Markdown page with every option and every fixed limit.
+pub fn docs_markdown() -> String {
+    let mut page = String::from(
+        "# Options and limits\n\n\
+         Every option is a flag of `alluvium serve`, an environment variable and a key of the configuration file\n\
+         (`--config FILE`, TOML). A flag wins over the variable, the variable over the file, the file over the default.\n\
+         An unknown key or an unknown variable that starts with `ALLUVIUM_` is refused. `alluvium config show` prints\n\
+         what is in force and where each value came from.\n\n\
+         ## Options\n\n\
+         | flag and key | variable | default | meaning |\n|---|---|---|---|\n",
+    );
+    for option in OPTIONS {
+        let default = match (option.default)() {
+            text if text.is_empty() => String::from("(empty)"),
+            text => format!("`{text}`"),
+        };
+        row(
+            &mut page,
+            &[
+                &format!("`{}`", option.name),
+                &format!("`{}`", option.variable()),
+                &default,
+                option.help.trim(),
+            ],
+        );
+    }
+    page.push_str(
+        "\n`auto` for `reactors` is half the cores, at least one; for `shards` it is half the cores, at least one and at\n\
+         most eight. Sizes are written with `KiB`, `MiB` or `GiB`, durations with `ms`, `s`, `m`, `h` or `d`.\n\n\
+         ## Fixed limits\n\n| limit | value | beyond it |\n|---|---|---|\n",
+    );
+    for (limit, value, beyond) in fixed_limits() {
+        row(&mut page, &[limit, &value, beyond]);
+    }
+    page
+}
+
+fn row(page: &mut String, cells: &[&str]) {
+    // Writing to a string does not fail.
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
+    let bytes = |bytes: u64| ByteSize(bytes).show();
+    let seconds = |seconds: u64| format!("{seconds} s");
+    vec![
+        ("stream path, decoded", bytes(protocol::PATH_BYTES_MAX as u64), "`400 invalid_path`"),
+        ("`Content-Type`", bytes(protocol::CONTENT_TYPE_BYTES_MAX as u64), "`400 invalid_content_type`"),
+        ("`Producer-Id`", bytes(protocol::PRODUCER_ID_BYTES_MAX as u64), "`400 invalid_producer`"),
+        ("`Producer-Epoch`, `Producer-Seq`", "2^53 - 1".to_owned(), "`400 invalid_producer`"),
+        ("`Stream-Seq`", bytes(protocol::STREAM_SEQ_BYTES_MAX as u64), "`400 invalid_seq`"),
+        ("nesting of one JSON message", protocol::JSON_NESTING_LEVELS_MAX.to_string(), "`400 invalid_json`"),
+        ("headers of one request", alluvium_http::HEADERS_MAX.to_string(), "`431`"),
+        (
+            "stored bytes of one SSE data event, unless a single message is larger",
+            bytes(streams::SSE_EVENT_BYTES_MAX),
+            "further events",
+        ),
+        ("silence of an SSE response", seconds(streams::SSE_HEARTBEAT.as_secs()), "a comment is sent"),
+        (
+            "variation of `sse-cycle`",
+            format!("up to {} % longer", streams::SSE_CYCLE_JITTER_PERCENT),
+            "the response ends, the client reconnects",
+        ),
+        ("caching of a response with data", seconds(streams::CACHE_FRESH_S), "revalidated"),
+        (
+            "unacknowledged bytes or a shut window of a peer",
+            seconds(alluvium_http::STALLED_PEER_TIMEOUT_S),
+            "the connection is dropped",
+        ),
+        (
+            "connections waiting to be accepted",
+            alluvium_http::LISTEN_BACKLOG.to_string(),
+            "the system refuses",
+        ),
+        (
+            "reads of one reactor that wait for the disk",
+            alluvium_http::BLOCKING_THREADS_MAX.to_string(),
+            "they queue",
+        ),
+        ("writes waiting for one committer", QUEUE_COMMANDS_MAX_DEFAULT.to_string(), "`503 busy`"),
+        ("data gathered into one batch", bytes(BATCH_BYTES_MAX as u64), "the next batch"),
+        ("shards of a data directory", SHARDS_MAX.to_string(), "refused at the start"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_a_row_with_a_default_that_can_be_read_back() {
+        let page = docs_markdown();
+        for option in OPTIONS {
+            assert!(
+                page.contains(&format!("| `{}` | `{}` |", option.name, option.variable())),
+                "{}",
+                option.name
+            );
+            assert!(option.help.trim().ends_with('.'), "{}", option.name);
+            let mut config = super::super::Config::default();
+            assert_eq!((option.set)(&mut config, &(option.default)()), Ok(()), "{}", option.name);
+            assert_eq!(config, super::super::Config::default(), "{}", option.name);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Precedence, refusals and their messages.
+
+use std::io::Write;
+
+use super::*;
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(text.as_bytes()).expect("written");
+    file
+}
+
+fn message(sources: &Sources) -> String {
+    Loaded::from_sources(sources).expect_err("refused").to_string()
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_and_a_variable_over_the_file() {
+    let file = file("listen = \"127.0.0.1:1\"\nwaiters-max = 7\nsse-cycle = \"9s\"\n");
+    let sources = Sources {
+        flags: pairs(&[("listen", "127.0.0.1:3")]),
+        environment: pairs(&[
+            ("ALLUVIUM_LISTEN", "127.0.0.1:2"),
+            ("ALLUVIUM_WAITERS_MAX", "8"),
+            ("HOME", "/"),
+        ]),
+        file: Some(file.path().to_owned()),
+        ..Sources::default()
+    };
+    let loaded = Loaded::from_sources(&sources).expect("valid");
+    assert_eq!(loaded.config.listen.port(), 3);
+    assert_eq!(loaded.config.waiters_max, 8);
+    assert_eq!(loaded.config.sse_cycle.as_secs(), 9);
+    let shown = loaded.show();
+    assert!(shown.contains("listen = \"127.0.0.1:3\"  # flag\n"), "{shown}");
+    assert!(shown.contains("waiters-max = \"8\"  # ALLUVIUM_WAITERS_MAX\n"), "{shown}");
+}
+
+#[test]
+fn what_is_shown_can_be_read_back() {
+    let loaded = Loaded::from_sources(&Sources::default()).expect("valid");
+    let file = file(&loaded.show());
+    let sources = Sources { file: Some(file.path().to_owned()), ..Sources::default() };
+    assert_eq!(Loaded::from_sources(&sources).expect("valid").config, loaded.config);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_a_suggestion() {
+    let file = file("data_dir = \"x\"\n");
+    let sources = Sources { file: Some(file.path().to_owned()), ..Sources::default() };
+    let message = message(&sources);
+    assert!(message.contains("unknown key `data_dir`"), "{message}");
+    assert!(message.contains("did you mean `data-dir`?"), "{message}");
+}
+
+#[test]
+fn an_unknown_variable_is_named_unless_it_belongs_to_another_command() {
+    let environment = pairs(&[("ALLUVIUM_DATADIR", "x"), ("ALLUVIUM_URL", "http://x")]);
+    let sources = Sources { environment, foreign_variables: &["ALLUVIUM_URL"], ..Sources::default() };
+    let message = message(&sources);
+    assert!(message.contains("unknown environment variable `ALLUVIUM_DATADIR`"), "{message}");
+}
+
+#[test]
+fn an_invalid_value_is_named_with_its_option_and_origin() {
+    let sources = Sources { flags: pairs(&[("long-poll-timeout", "25")]), ..Sources::default() };
+    let message = message(&sources);
+    assert!(message.contains("invalid value `25` for `long-poll-timeout` (flag)"), "{message}");
+}
+
+#[test]
+fn a_segment_must_have_room_for_the_largest_append() {
+    let sources = Sources { flags: pairs(&[("segment-bytes", "1MiB")]), ..Sources::default() };
+    assert!(message(&sources).contains("segment-bytes"));
+}

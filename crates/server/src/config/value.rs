@@ -1,0 +1,263 @@
+//! The kinds of value an option can have: how each is written, read and shown.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use alluvium_engine::Durability;
+
+/// A value of an option: one text form, the same in flags, variables and the file.
+pub(crate) trait Value: Sized {
+    /// What kind of text is expected, for help and errors.
+    const KIND: &'static str;
+    /// Reads the text form. The error says what was wrong with it.
+    fn parse(text: &str) -> Result<Self, String>;
+    /// Writes the text form.
+    fn show(&self) -> String;
+}
+
+impl Value for SocketAddr {
+    const KIND: &'static str = "ADDRESS:PORT";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "expected an IP address and a port, as in `127.0.0.1:4437`".to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for PathBuf {
+    const KIND: &'static str = "PATH";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("expected a path".to_owned()) } else { Ok(Self::from(text)) }
+    }
+
+    fn show(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Value for usize {
+    const KIND: &'static str = "NUMBER";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_positive(text)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A number, or `auto` to let the server choose.
+impl Value for Option<usize> {
+    const KIND: &'static str = "NUMBER|auto";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" { Ok(None) } else { parse_positive(text).map(Some) }
+    }
+
+    fn show(&self) -> String {
+        self.map_or_else(|| "auto".to_owned(), |number| number.to_string())
+    }
+}
+
+fn parse_positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("expected a whole number of at least 1".to_owned()),
+    }
+}
+
+impl Value for Durability {
+    const KIND: &'static str = "fsync|os";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "fsync" => Ok(Self::Fsync),
+            "os" => Ok(Self::Os),
+            _ => Err("expected `fsync` or `os`".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Fsync => "fsync".to_owned(),
+            Self::Os => "os".to_owned(),
+        }
+    }
+}
+
+/// A number of bytes, written with a binary unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ByteSize(pub u64);
+
+const BYTE_UNITS: [(&str, u64); 4] =
+    [("GiB", 1024 * 1024 * 1024), ("MiB", 1024 * 1024), ("KiB", 1024), ("", 1)];
+
+impl Value for ByteSize {
+    const KIND: &'static str = "BYTES";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = || "expected bytes, as in `32MiB`, `64KiB` or `1048576`".to_owned();
+        let (number, unit) = split_unit(text);
+        let (_, factor) = BYTE_UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(expected)?;
+        let number: u64 = number.parse().map_err(|_| expected())?;
+        match number.checked_mul(factor) {
+            Some(bytes) if bytes > 0 => Ok(Self(bytes)),
+            _ => Err(expected()),
+        }
+    }
+
+    fn show(&self) -> String {
+        show_in_units(self.0, &BYTE_UNITS)
+    }
+}
+
+const DURATION_UNITS_MS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+
+impl Value for Duration {
+    const KIND: &'static str = "DURATION";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = || "expected a duration, as in `25s`, `500ms` or `2m`".to_owned();
+        let (number, unit) = split_unit(text);
+        let (_, factor) =
+            DURATION_UNITS_MS.into_iter().find(|(name, _)| *name == unit).ok_or_else(expected)?;
+        let number: u64 = number.parse().map_err(|_| expected())?;
+        match number.checked_mul(factor) {
+            Some(ms) if ms > 0 => Ok(Self::from_millis(ms)),
+            _ => Err(expected()),
+        }
+    }
+
+    fn show(&self) -> String {
+        show_in_units(u64::try_from(self.as_millis()).unwrap_or(u64::MAX), &DURATION_UNITS_MS)
+    }
+}
+
+/// Splits `32MiB` or `32 MiB` in number and unit.
+fn split_unit(text: &str) -> (&str, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    (number, unit.trim_start())
+}
+
+/// The largest unit that leaves a whole number.
+fn show_in_units(amount: u64, units: &[(&str, u64)]) -> String {
+    let (unit, factor) =
+        units.iter().find(|(_, factor)| amount >= *factor && amount % factor == 0).unwrap_or(&("", 1));
+    format!("{}{unit}", amount / factor)
+}
+
+/// The URL under which clients reach the server, when it is not what their `Host` header says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PublicUrl(pub Option<String>);
+
+impl Value for PublicUrl {
+    const KIND: &'static str = "URL";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        match rest {
+            Some(rest)
+                if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?') =>
+            {
+                Ok(Self(Some(text.trim_end_matches('/').to_owned())))
+            }
+            _ => Err("expected a URL that starts with `http://` or `https://`".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone().unwrap_or_default()
+    }
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Value for LogFormat {
+    const KIND: &'static str = "text|json";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("expected `text` or `json`".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Json => "json".to_owned(),
+        }
+    }
+}
+
+/// Which log lines are written: a level, or directives as in `info,alluvium_engine=debug`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LogFilter(pub String);
+
+impl Value for LogFilter {
+    const KIND: &'static str = "FILTER";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse::<tracing_subscriber::filter::Targets>() {
+            Ok(_) if !text.is_empty() => Ok(Self(text.to_owned())),
+            _ => Err("expected a level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs"
+                .to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_sizes_are_shown_as_they_are_written() {
+        for text in ["32MiB", "64KiB", "1GiB", "1000", "1025KiB"] {
+            assert_eq!(ByteSize::parse(text).map(|size| size.show()), Ok(text.to_owned()));
+        }
+        assert_eq!(ByteSize::parse("2 MiB"), Ok(ByteSize(2 * 1024 * 1024)));
+        for text in ["", "MiB", "-1", "1.5MiB", "32MB", "0", "99999999999GiB"] {
+            assert!(ByteSize::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_as_they_are_written() {
+        for text in ["25s", "500ms", "2m", "1h", "90s", "7d"] {
+            assert_eq!(Duration::parse(text).map(|duration| duration.show()), Ok(text.to_owned()));
+        }
+        for text in ["", "25", "s", "1.5s", "0s", "1w"] {
+            assert!(Duration::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_public_url_loses_its_last_slash() {
+        let url = PublicUrl::parse("https://streams.example/");
+        assert_eq!(url, Ok(PublicUrl(Some("https://streams.example".to_owned()))));
+        for text in ["streams.example", "ftp://x", "http://", "http://a b", "http://a?b"] {
+            assert!(PublicUrl::parse(text).is_err(), "{text}");
+        }
+    }
+}

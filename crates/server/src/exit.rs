@@ -1,0 +1,88 @@
+//! Why a server ends, as an exit code that scripts can tell apart and a hint that people can act on.
+
+use std::io;
+
+use alluvium_engine::OpenError;
+use alluvium_http::{BindError, StartError};
+use alluvium_journal::FormatError;
+
+use crate::config::Config;
+
+/// The data directory is damaged, not ours, or of a newer version (`EX_DATAERR` of `sysexits.h`).
+pub const EXIT_DATA: u8 = 65;
+/// The address is in use (`EX_UNAVAILABLE`).
+pub const EXIT_PORT_IN_USE: u8 = 69;
+/// The engine could no longer promise durability and stopped the process (`EX_SOFTWARE`).
+pub const EXIT_ENGINE_FAULT: u8 = 70;
+/// The system failed an operation (`EX_IOERR`).
+pub const EXIT_IO: u8 = 74;
+/// Another process holds the data directory (`EX_TEMPFAIL`).
+pub const EXIT_LOCKED: u8 = 75;
+/// The configuration is wrong (`EX_CONFIG`).
+pub const EXIT_CONFIG: u8 = 78;
+
+/// Why a server did not start or did not stay up.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A thread could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Signals cannot be received, or the announcement cannot be written.
+    #[error("cannot run: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl ServeError {
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
+            Self::Bind(BindError::Io { .. }) | Self::Start(_) | Self::Io(_) => EXIT_IO,
+            Self::Open(OpenError::Format(FormatError::Locked { .. })) => EXIT_LOCKED,
+            Self::Open(OpenError::Options(_)) => EXIT_CONFIG,
+            Self::Open(
+                OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
+            ) => EXIT_IO,
+            Self::Open(
+                OpenError::Format(
+                    FormatError::Foreign { .. } | FormatError::Version { .. } | FormatError::Damage(_),
+                )
+                | OpenError::Manifest(_)
+                | OpenError::Checkpoint(_)
+                | OpenError::Table(_)
+                | OpenError::Journal(_)
+                | OpenError::Inconsistent { .. },
+            ) => EXIT_DATA,
+        }
+    }
+
+    /// What to do about it, where there is something.
+    pub fn hint(&self, config: &Config) -> Option<String> {
+        match self {
+            Self::Bind(BindError::InUse { .. }) => {
+                Some("another program listens there; choose another address with `--listen`".to_owned())
+            }
+            Self::Open(OpenError::Format(FormatError::Locked { .. })) => Some(
+                "one server at a time uses a data directory; choose another one with `--data-dir`".to_owned(),
+            ),
+            Self::Open(OpenError::Format(FormatError::Foreign { .. })) => Some(
+                "nothing was changed there; choose an empty or new directory with `--data-dir`".to_owned(),
+            ),
+            Self::Open(OpenError::Format(FormatError::Version { .. })) => Some(
+                "nothing was changed there; run the version of `alluvium` that wrote it, or a newer one"
+                    .to_owned(),
+            ),
+            Self::Open(_) if self.exit_code() == EXIT_DATA => Some(format!(
+                "nothing was changed; keep a copy of `{}` before trying anything, the rest of it may be whole",
+                config.data_dir.display()
+            )),
+            Self::Open(_) | Self::Bind(BindError::Io { .. }) | Self::Start(_) | Self::Io(_) => None,
+        }
+    }
+}

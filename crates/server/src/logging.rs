@@ -1,0 +1,20 @@
+//! Log lines on standard error.
+
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::config::{Config, LogFormat};
+
+/// Starts logging as configured. A second call keeps what the first one set up.
+pub(crate) fn start(config: &Config) {
+    // The configuration was checked when it was read, so the default only covers a caller that built its own.
+    let filter: Targets = config.log.0.parse().unwrap_or_default();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match config.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+    if let Err(error) = started {
+        tracing::debug!(%error, "logging is set up already");
+    }
+}

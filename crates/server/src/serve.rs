@@ -1,0 +1,136 @@
+//! The life of a server: open, listen, announce, serve, drain, close.
+
+use std::{io, num::NonZero, sync::Arc, thread};
+
+use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX};
+use alluvium_env::Env;
+use alluvium_http::{Drained, Server, ServerOptions, Shutdown, bind, default_reactors};
+use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
+use tokio::{runtime, signal::unix};
+
+use crate::{
+    config::Config,
+    exit::{EXIT_ENGINE_FAULT, ServeError},
+    logging,
+};
+
+/// Shards of a new data directory when the operator names no number: half the cores, up to this many.
+const SHARDS_AUTO_MAX: usize = 8;
+
+/// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
+pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
+    logging::start(config);
+    let env = Env::real();
+    // The port is taken before the data directory: a second server on the same port then fails without touching it.
+    let listener = bind(config.listen)?;
+    let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
+    let shutdown = Shutdown::new();
+    let streams = Streams::new(engine.clone(), env, streams_options(config), shutdown.clone());
+    let server = Server::start(listener, streams, server_options(config), shutdown)?;
+    announce(config, &server, out)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(until_told_to_stop(config, server))?;
+    engine.shutdown();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits for a signal, then drains. A second signal during the drain cuts it short.
+async fn until_told_to_stop(config: &Config, server: Server<Streams>) -> io::Result<()> {
+    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+    let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
+    let mut signalled = async || {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    let signal = signalled().await;
+    tracing::info!(signal, connections = server.connections(), "stopping");
+    tokio::select! {
+        drained = server.drain(config.shutdown_timeout) => match drained {
+            Drained::Clean => {}
+            Drained::Cut { connections } => tracing::warn!(connections, "the shutdown timeout passed; connections were cut"),
+        },
+        signal = signalled() => tracing::warn!(signal, "signalled again; not waiting for connections"),
+    }
+    Ok(())
+}
+
+/// Tells where the server is and how to try it.
+fn announce(config: &Config, server: &Server<Streams>, out: &mut dyn io::Write) -> io::Result<()> {
+    let address = server.address();
+    let durability = match config.durability {
+        alluvium_engine::Durability::Fsync => "fsync (acknowledged once on disk)",
+        alluvium_engine::Durability::Os => "os (acknowledged once handed to the operating system)",
+    };
+    writeln!(out, "listening on   http://{address}")?;
+    writeln!(out, "data directory {}", config.data_dir.display())?;
+    writeln!(out, "durability     {durability}")?;
+    writeln!(
+        out,
+        "try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first"
+    )?;
+    out.flush()
+}
+
+fn engine_options(config: &Config) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(stop_at_once));
+    options.durability = config.durability;
+    options.shards = u16::try_from(config.shards.unwrap_or_else(default_shards)).unwrap_or(SHARDS_MAX);
+    options.segment_bytes = u32::try_from(config.segment_bytes.0).unwrap_or(u32::MAX);
+    options.recent_bytes = to_usize(config.recent_bytes.0);
+    options.limits = Limits {
+        append_bytes_max: u32::try_from(config.append_bytes_max.0).unwrap_or(u32::MAX),
+        streams_max: config.streams_max as u64,
+        producers_per_stream_max: config.producers_max,
+        queue_bytes_max: config.queue_bytes_max.0,
+        ..options.limits
+    };
+    options
+}
+
+fn streams_options(config: &Config) -> StreamsOptions {
+    StreamsOptions {
+        public_url: config.public_url.0.clone(),
+        long_poll_timeout: config.long_poll_timeout,
+        sse_cycle: config.sse_cycle,
+        append_bytes_max: to_usize(config.append_bytes_max.0),
+        read_bytes_max: config.read_bytes_max.0,
+        waiters_max: config.waiters_max,
+        bodies_bytes_max: to_usize(config.bodies_bytes_max.0),
+        body_timeout: config.body_timeout,
+    }
+}
+
+fn server_options(config: &Config) -> ServerOptions {
+    ServerOptions {
+        reactors: config.reactors.unwrap_or_else(default_reactors),
+        connections_max: config.connections_max,
+        header_bytes_max: to_usize(config.header_bytes_max.0),
+        idle_timeout: config.idle_timeout,
+    }
+}
+
+fn default_shards() -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    (cores / 2).clamp(1, SHARDS_AUTO_MAX)
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The engine cannot promise durability any more. Serving on would break promises, and retrying in place could make
+/// one out of what is not on the disk; the next start reads the disk afresh.
+#[expect(clippy::exit, reason = "a fault ends the process at once, from whatever thread found it")]
+fn stop_at_once(fault: &Fault) {
+    let mut causes = String::new();
+    let mut cause = std::error::Error::source(fault);
+    while let Some(error) = cause {
+        causes.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    tracing::error!("{fault}{causes}; the server stops, restart it once the cause is gone");
+    std::process::exit(i32::from(EXIT_ENGINE_FAULT))
+}

@@ -1,0 +1,63 @@
+//! `POST`: appends to a stream, closes it, or both (PROTOCOL §5.2, §5.3).
+
+use alluvium_engine::{AppendRequest, Appended};
+use alluvium_http::{Request, Response, collect};
+use alluvium_protocol::{ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX};
+use http::{HeaderMap, StatusCode};
+
+use super::{
+    error::Failure,
+    headers::{
+        self, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_SEQ, TRUE, respond,
+        set_next_offset, set_number,
+    },
+};
+use crate::state::State;
+
+/// Appends the body as one unit. Answered once it is durable.
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let mut append = read_headers(&head.headers)?;
+    append.body = collect(body, streams.body_limits()).await?;
+    let new_data_by_producer = append.producer.is_some() && !append.body.is_empty();
+    let appended = streams.engine.append(path, append).await?;
+    Ok(answer(&appended, new_data_by_producer))
+}
+
+fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure> {
+    let seq = headers::text(headers, &STREAM_SEQ)?;
+    if seq.is_some_and(|seq| seq.len() > STREAM_SEQ_BYTES_MAX) {
+        return Err(Failure::SeqTooLong);
+    }
+    Ok(AppendRequest {
+        content_type: headers::content_type(headers)?,
+        seq: seq.map(str::to_owned),
+        producer: ProducerStamp::parse(
+            headers::text(headers, &PRODUCER_ID)?,
+            headers::text(headers, &PRODUCER_EPOCH)?,
+            headers::text(headers, &PRODUCER_SEQ)?,
+        )?,
+        close: headers::is_true(headers, &STREAM_CLOSED),
+        ..AppendRequest::default()
+    })
+}
+
+/// `200` tells a producer that its data is new, `204` covers everything else (PROTOCOL §5.2.1).
+fn answer(appended: &Appended, new_data_by_producer: bool) -> Response {
+    let is_new = new_data_by_producer && !appended.duplicate;
+    let mut response = respond(if is_new { StatusCode::OK } else { StatusCode::NO_CONTENT });
+    let headers = response.headers_mut();
+    set_next_offset(headers, appended.tail);
+    if appended.closed {
+        headers.insert(&STREAM_CLOSED, TRUE);
+    }
+    if let Some(producer) = appended.producer {
+        set_number(headers, &PRODUCER_EPOCH, producer.epoch);
+        set_number(headers, &PRODUCER_SEQ, producer.seq);
+    }
+    response
+}

@@ -1,0 +1,166 @@
+//! The body of a read: stored bytes as they are, in JSON mode between brackets (PROTOCOL §5.6, §9.1.5).
+//!
+//! Bytes in memory go out as they lie. Bytes on disk are read on the runtime's blocking threads, one piece ahead of
+//! the socket, so a response holds two pieces at most however large it is.
+
+use std::collections::VecDeque;
+
+use alluvium_engine::{ReadFault, ReadPlan};
+use alluvium_http::{Body, BodyError};
+use bytes::Bytes;
+
+use super::error::Failure;
+use crate::limits::JOINED_BYTES_MAX;
+
+/// How stored bytes are framed in a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Framing {
+    /// As they are.
+    Plain,
+    /// As one JSON array: the separator after the last message gives way to the closing bracket.
+    JsonArray,
+}
+
+/// The body for everything in `plan`. Fails only before the first byte is sent; a later fault breaks the body off.
+pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, Failure> {
+    let mut frame = Frame { framing, left: plan.len, opened: false };
+    let response_bytes = frame.response_bytes();
+    if plan.len == 0 {
+        return Ok(Body::full(frame.whole_empty()));
+    }
+    if plan.in_memory() {
+        let mut plan = plan;
+        let mut pieces = VecDeque::new();
+        while let Some(read) = plan.fetch() {
+            frame.push(read?, &mut pieces);
+        }
+        return Ok(joined_if_small(pieces, response_bytes));
+    }
+    let (mut plan, first) = read_next(plan).await;
+    let mut pieces = VecDeque::new();
+    frame.push(first.transpose()?.unwrap_or_default(), &mut pieces);
+    if frame.left == 0 {
+        return Ok(joined_if_small(pieces, response_bytes));
+    }
+    Ok(Body::chunks(response_bytes, async move |mut feed| {
+        loop {
+            let ahead = tokio::spawn(read_next(plan));
+            for piece in pieces.drain(..) {
+                feed.send(piece).await;
+            }
+            if frame.left == 0 {
+                return Ok(());
+            }
+            let (rest, read) = ahead.await.map_err(|error| BodyError(error.to_string()))?;
+            plan = rest;
+            match read {
+                Some(Ok(read)) => frame.push(read, &mut pieces),
+                Some(Err(fault)) => {
+                    tracing::error!(%fault, "stored bytes cannot be read");
+                    return Err(BodyError(fault.to_string()));
+                }
+                None => return Err(BodyError("stored bytes end early".to_owned())),
+            }
+        }
+    }))
+}
+
+/// Reads the next pieces where blocking is allowed.
+pub(super) async fn read_next(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Vec<Bytes>, ReadFault>>) {
+    let read = tokio::task::spawn_blocking(move || {
+        let read = plan.fetch();
+        (plan, read)
+    });
+    match read.await {
+        Ok(read) => read,
+        // The task is never aborted, so it panicked: carry the panic on to whoever waits for the read.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Puts the brackets around stored bytes that come in pieces.
+struct Frame {
+    framing: Framing,
+    /// Stored bytes still to come.
+    left: u64,
+    opened: bool,
+}
+
+impl Frame {
+    /// Bytes of the whole response. Two brackets come in, one separator goes.
+    fn response_bytes(&self) -> u64 {
+        match self.framing {
+            Framing::Plain => self.left,
+            Framing::JsonArray => self.left + 1,
+        }
+    }
+
+    fn whole_empty(&self) -> Bytes {
+        match self.framing {
+            Framing::Plain => Bytes::new(),
+            Framing::JsonArray => Bytes::from_static(b"[]"),
+        }
+    }
+
+    fn push(&mut self, read: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
+        if self.framing == Framing::JsonArray && !self.opened {
+            pieces.push_back(Bytes::from_static(b"["));
+        }
+        self.opened = true;
+        for mut piece in read {
+            self.left = self.left.saturating_sub(piece.len() as u64);
+            if self.framing == Framing::JsonArray && self.left == 0 {
+                piece.truncate(piece.len().saturating_sub(1));
+                pieces.push_back(piece);
+                pieces.push_back(Bytes::from_static(b"]"));
+                return;
+            }
+            pieces.push_back(piece);
+        }
+    }
+}
+
+/// Small pieces cost less copied than written one by one.
+fn joined_if_small(mut pieces: VecDeque<Bytes>, response_bytes: u64) -> Body {
+    if pieces.len() == 1 {
+        return Body::full(pieces.pop_front().unwrap_or_default());
+    }
+    if response_bytes > JOINED_BYTES_MAX {
+        return Body::pieces(pieces);
+    }
+    let mut joined = Vec::with_capacity(usize::try_from(response_bytes).unwrap_or_default());
+    for piece in pieces {
+        joined.extend_from_slice(&piece);
+    }
+    Body::full(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(framing: Framing, reads: &[&[&'static str]]) -> String {
+        let left = reads.iter().flat_map(|read| *read).map(|piece| piece.len() as u64).sum();
+        let mut frame = Frame { framing, left, opened: false };
+        let response_bytes = frame.response_bytes();
+        let mut pieces = VecDeque::new();
+        for read in reads {
+            frame.push(read.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect(), &mut pieces);
+        }
+        let text: Vec<u8> = pieces.into_iter().flatten().collect();
+        assert_eq!(text.len() as u64, response_bytes);
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn a_json_array_is_the_stored_messages_without_the_last_separator() {
+        assert_eq!(framed(Framing::JsonArray, &[&["1,"]]), "[1]");
+        assert_eq!(framed(Framing::JsonArray, &[&["1,2", "2,"], &["{},", ","]]), "[1,22,{},]");
+        assert_eq!(framed(Framing::JsonArray, &[&["1,"], &["2,"]]), "[1,2]");
+    }
+
+    #[test]
+    fn plain_bytes_stay_as_they_are() {
+        assert_eq!(framed(Framing::Plain, &[&["a,", "b"], &["c,"]]), "a,bc,");
+    }
+}

@@ -1,0 +1,81 @@
+//! `PUT`: creates a stream or a fork, or finds that it exists as asked (PROTOCOL §5.1, §4.2).
+
+use alluvium_engine::CreateRequest;
+use alluvium_http::{Request, Response, collect};
+use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+
+use super::{
+    MOUNT,
+    error::Failure,
+    headers::{
+        self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
+        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_next_offset,
+    },
+};
+use crate::state::State;
+
+/// Creates what the headers describe, with the body as its first content.
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let mut create = read_headers(&head.headers)?;
+    create.body = collect(body, streams.body_limits()).await?;
+    let created = streams.engine.create(path, create).await?;
+    let mut response = respond(if created.fresh { StatusCode::CREATED } else { StatusCode::OK });
+    let headers = response.headers_mut();
+    if created.fresh
+        && let Some(location) = location(streams, &head)
+    {
+        headers.insert(header::LOCATION, location);
+    }
+    set_content_type(headers, &created.content_type);
+    set_next_offset(headers, created.tail);
+    if created.closed {
+        headers.insert(&STREAM_CLOSED, TRUE);
+    }
+    Ok(response)
+}
+
+fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
+    let source = match headers::text(headers, &STREAM_FORKED_FROM)? {
+        None => None,
+        Some(url_path) => Some(fork_source(url_path)?),
+    };
+    Ok(CreateRequest {
+        content_type: headers::content_type(headers)?,
+        lifetime: Lifetime::parse(
+            headers::text(headers, &STREAM_TTL)?,
+            headers::text(headers, &STREAM_EXPIRES_AT)?,
+        )?,
+        closed: headers::is_true(headers, &STREAM_CLOSED),
+        body: Bytes::new(),
+        fork: ForkOrigin::parse(
+            source,
+            headers::text(headers, &STREAM_FORK_OFFSET)?,
+            headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
+        )?,
+    })
+}
+
+/// The stream that a URL path on this server names.
+fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
+    let path = url_path.strip_prefix(MOUNT).ok_or(Failure::ForeignForkSource)?;
+    StreamPath::parse_encoded(path).map_err(|_| Failure::ForeignForkSource)
+}
+
+/// The stream's own URL, absolute: below the configured public URL, else at the host that the client asked.
+///
+/// Without either the header is left out.
+fn location(streams: &State, head: &Parts) -> Option<HeaderValue> {
+    let path = head.uri.path();
+    let url = match &streams.options.public_url {
+        Some(public_url) => format!("{public_url}{path}"),
+        None => format!("http://{}{path}", head.headers.get(header::HOST)?.to_str().ok()?),
+    };
+    HeaderValue::try_from(url).ok()
+}

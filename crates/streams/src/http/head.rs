@@ -1,0 +1,29 @@
+//! `HEAD`: what a stream is, without its bytes (PROTOCOL §5.5).
+
+use alluvium_http::Response;
+use alluvium_protocol::StreamPath;
+use bytes::Bytes;
+use http::{HeaderName, StatusCode, header};
+
+use super::{
+    error::Failure,
+    headers::{NO_STORE, STREAM_CLOSED, TRUE, ascii, respond, set_content_type, set_next_offset},
+};
+use crate::state::State;
+
+/// Tells type, tail, lifetime and closure. Does not count as a read: a TTL runs on.
+pub(super) fn handle(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
+    let head = streams.engine.head(path)?;
+    let mut response = respond(StatusCode::OK);
+    let headers = response.headers_mut();
+    set_content_type(headers, &head.content_type);
+    set_next_offset(headers, head.tail);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    if head.closed {
+        headers.insert(&STREAM_CLOSED, TRUE);
+    }
+    if let Some((name, value)) = head.lifetime.header() {
+        headers.insert(HeaderName::from_static(name), ascii(Bytes::from(value)));
+    }
+    Ok(response)
+}

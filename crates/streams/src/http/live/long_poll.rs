@@ -1,0 +1,79 @@
+//! `GET` with `live=long-poll`: one response once there is data, or none when the time is up (PROTOCOL §5.7).
+
+use alluvium_engine::{ReadPlan, StreamReader};
+use alluvium_http::Response;
+use alluvium_protocol::{Offset, StreamPath, etag};
+use http::{StatusCode, header};
+use tokio::time::Instant;
+
+use super::{Waited, renewal_period, wait};
+use crate::{
+    http::{
+        body::read_body,
+        error::Failure,
+        headers::{NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_next_offset},
+        read::{describe, framing, set_cursor},
+    },
+    state::State,
+};
+
+/// Answers with what lies past `from`, waiting for it if need be.
+pub(in crate::http) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    reader: StreamReader,
+    from: Offset,
+    cursor: Option<&str>,
+) -> Result<Response, Failure> {
+    let mut plan = reader.read(from, streams.options.read_bytes_max)?;
+    if plan.len == 0 && !plan.closed {
+        plan = wait_for_data(streams, path, &reader, from, plan).await?;
+    }
+    if plan.len == 0 {
+        return Ok(nothing_new(streams, &plan, cursor));
+    }
+    let head = reader.head();
+    let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);
+    let mut response = respond(StatusCode::OK);
+    describe(streams, &head, &plan, etag, response.headers_mut());
+    set_cursor(response.headers_mut(), streams.cursor(cursor));
+    *response.body_mut() = read_body(plan, framing(&head)).await?;
+    Ok(response)
+}
+
+/// The plan once there is something in it or the stream is closed; an empty one when the time is up.
+async fn wait_for_data(
+    streams: &State,
+    path: &StreamPath,
+    reader: &StreamReader,
+    from: Offset,
+    mut plan: ReadPlan,
+) -> Result<ReadPlan, Failure> {
+    let _waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
+    let deadline = Instant::now() + streams.options.long_poll_timeout;
+    let renewal = renewal_period(reader.head().lifetime);
+    while plan.len == 0 && !plan.closed {
+        let until = renewal.map_or(deadline, |period| deadline.min(Instant::now() + period));
+        match wait(reader, from, until, streams.shutdown.wait()).await {
+            Waited::News => plan = reader.read(from, streams.options.read_bytes_max)?,
+            Waited::Stopping => break,
+            Waited::TimeUp if until == deadline => break,
+            Waited::TimeUp => drop(streams.engine.open_stream(path)?),
+        }
+    }
+    Ok(plan)
+}
+
+fn nothing_new(streams: &State, plan: &ReadPlan, cursor: Option<&str>) -> Response {
+    let mut response = respond(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    set_next_offset(headers, plan.end);
+    headers.insert(&STREAM_UP_TO_DATE, TRUE);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    if plan.closed {
+        headers.insert(&STREAM_CLOSED, TRUE);
+    } else {
+        set_cursor(headers, streams.cursor(cursor));
+    }
+    response
+}

@@ -1,0 +1,24 @@
+//! What the surface is told when it starts.
+
+use std::time::Duration;
+
+/// How the surface behaves. See [`limits`](crate::limits) for the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// URL under which clients reach the server, without a slash at its end; `None` to take it from the `Host` header.
+    pub public_url: Option<String>,
+    /// How long a long-poll waits.
+    pub long_poll_timeout: Duration,
+    /// About how long an SSE response lasts.
+    pub sse_cycle: Duration,
+    /// Most bytes of a request body.
+    pub append_bytes_max: usize,
+    /// Most stored bytes of a catch-up or long-poll response.
+    pub read_bytes_max: u64,
+    /// Most long-polls and SSE responses that wait at once.
+    pub waiters_max: usize,
+    /// Most bytes of partly received request bodies held at once.
+    pub bodies_bytes_max: usize,
+    /// Most time a request body may take.
+    pub body_timeout: Duration,
+}

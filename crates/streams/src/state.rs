@@ -1,0 +1,64 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use alluvium_engine::Engine;
+use alluvium_env::Env;
+use alluvium_http::{BodyBudget, CollectLimits, Handler, Request, Response, Shutdown};
+use alluvium_protocol::cursor::{self, JITTER_S_MAX};
+
+use crate::{http, options::Options, waiters::Waiters};
+
+/// The surface: give it to [`alluvium_http::Server::start`].
+#[derive(Clone, Debug)]
+pub struct Streams(Arc<State>);
+
+impl Streams {
+    /// A surface over `engine`. `shutdown` ends the responses that wait.
+    pub fn new(engine: Engine, env: Env, options: Options, shutdown: Shutdown) -> Self {
+        let waiters = Waiters::new(options.waiters_max);
+        let bodies = BodyBudget::new(options.bodies_bytes_max);
+        Self(Arc::new(State { engine, options, waiters, shutdown, env, bodies }))
+    }
+}
+
+impl Handler for Streams {
+    async fn handle(&self, request: Request) -> Response {
+        http::handle(&self.0, request).await
+    }
+}
+
+/// What the operations work with.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) options: Options,
+    pub(crate) waiters: Waiters,
+    /// Ends waiting responses when the server stops.
+    pub(crate) shutdown: Shutdown,
+    env: Env,
+    bodies: BodyBudget,
+}
+
+impl State {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.env.clock.now_ms()
+    }
+
+    /// A number from 0 up to but not including `bound`.
+    pub(crate) fn random_below(&self, bound: u64) -> u64 {
+        self.env.random.next_u64() % bound.max(1)
+    }
+
+    pub(crate) fn cursor(&self, client: Option<&str>) -> u64 {
+        cursor::response_cursor(self.now_ms(), client, || 1 + self.random_below(JITTER_S_MAX))
+    }
+
+    pub(crate) fn body_limits(&self) -> CollectLimits<'_> {
+        CollectLimits {
+            bytes_max: self.options.append_bytes_max,
+            timeout: self.options.body_timeout,
+            budget: &self.bodies,
+        }
+    }
+}
