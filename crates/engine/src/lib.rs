@@ -1,1 +1,66 @@
-//! Placeholder.
+//! A running store of durable streams: it decides, the journal persists.
+//!
+//! An [`Engine`] owns one data directory. Writes are admitted by the committer of their shard, gathered
+//! into a batch, written and synced once, and only then shown and acknowledged. Reads are planned from an
+//! index in memory and carried out without a lock. Folding in the background turns journal segments into
+//! tables.
+//!
+//! What it promises:
+//!
+//! * what was acknowledged survives, and nothing is seen that a crash could take back;
+//! * bytes, message boundaries, producer state, `Stream-Seq`, the closed flag and the tail of an append
+//!   become durable together;
+//! * after a failed write or sync it takes no further write;
+//! * no file, descriptor, sync or task per stream.
+//!
+//! This crate knows no HTTP, reads no clock but [`alluvium_env::Clock`], and touches no file but through
+//! [`alluvium_env::Disk`].
+//!
+//! | Module | What happens there |
+//! |---|---|
+//! | [`append`], [`create`], [`delete`], [`fork`], [`read`] | one operation each: the caller's side and the committer's |
+//! | [`committer`], [`queue`], [`reply`] | group commit |
+//! | [`stream`], [`extent`], [`boundary`] | a stream in memory, and where its bytes and messages are |
+//! | [`recover`], [`link`], [`rebuilt`] | opening a data directory |
+//! | [`fold`], [`merge`], [`tables`] | background rewriting |
+//! | [`expiry`], [`threads`] | deadlines, and who runs what |
+
+mod append;
+mod boundary;
+mod command;
+mod committer;
+mod create;
+mod delete;
+mod engine;
+mod error;
+mod expiry;
+mod extent;
+mod fault;
+mod fold;
+mod fork;
+mod link;
+mod merge;
+mod options;
+mod queue;
+mod read;
+mod rebuilt;
+mod recover;
+mod reply;
+mod request;
+mod shard;
+mod stream;
+mod tables;
+mod threads;
+
+pub use crate::boundary::Message;
+pub use crate::engine::{Engine, Stats};
+pub use crate::error::{
+    AppendError, CreateConflict, CreateError, DeleteError, LookupError, ReadError, ReadFault, StorageError,
+};
+pub use crate::fault::Fault;
+pub use crate::fold::FoldError;
+pub use crate::options::*;
+pub use crate::read::{READ_BYTES_MAX, ReadPlan, StreamReader, Wake};
+pub use crate::rebuilt::Inconsistent;
+pub use crate::recover::OpenError;
+pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head};

@@ -29,6 +29,8 @@ pub mod segment;
 pub mod segments;
 mod sequential;
 pub mod table;
+#[cfg(test)]
+mod testbed;
 pub mod writer;
 
 pub use crate::batch::{BatchBuilder, RecordPlace};
@@ -45,3 +47,9 @@ pub use crate::segment::SegmentFile;
 pub use crate::segments::Segments;
 pub use crate::table::{BlockEntry, Table, TableError, TableSummary, TableWriter};
 pub use crate::writer::{JournalWriter, Rotated, Written};
+
+/// The checksum of everything stored: CRC-32C.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}

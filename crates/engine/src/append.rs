@@ -1,0 +1,182 @@
+//! Appending to a stream, and closing it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium_journal::{self as journal, Mutation, Record};
+use alluvium_protocol::{
+    Admission, AppendIntent, AppendRejection, ContentType, InvalidJson, StreamPath, StreamView, admit::admit,
+};
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::command::{AppendCommand, Command};
+use crate::committer::{Committer, Effect, Grown};
+use crate::engine::{Engine, Inner};
+use crate::error::{AppendError, LookupError, StorageError};
+use crate::extent::JournalExtent;
+use crate::reply::Reply;
+use crate::request::{AppendRequest, Appended, Payload};
+use crate::stream::{State, Stream, pair_of, producer_of};
+
+impl Engine {
+    /// Appends to a stream, closes it, or both in one step (`PROTOCOL §5.2`, `§5.3`).
+    ///
+    /// Returns once the outcome is durable. Dropping the future does not take the append back.
+    pub async fn append(&self, path: &StreamPath, request: AppendRequest) -> Result<Appended, AppendError> {
+        let now_ms = self.inner.now_ms();
+        let shard = self.inner.shard_of(path);
+        let stream = self.inner.find(shard, path, now_ms)?;
+        let payload = self.payload(&stream, request.content_type.as_ref(), request.body)?;
+        let (reply, answer) = oneshot::channel();
+        let command = AppendCommand {
+            stream,
+            content_type: request.content_type,
+            payload,
+            seq: request.seq,
+            producer: request.producer,
+            close: request.close,
+            reply,
+        };
+        self.inner.submit(shard, Command::Append(Box::new(command)))?;
+        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+    }
+
+    /// The body as messages. A body of another type than the stream's is passed on as it is: admission
+    /// refuses it, after asking whether the stream is closed.
+    fn payload(
+        &self,
+        stream: &Stream,
+        content_type: Option<&ContentType>,
+        body: Bytes,
+    ) -> Result<Payload, AppendError> {
+        let matches = content_type.is_some_and(|given| given.same_media_type(&stream.content_type));
+        let has_body = !body.is_empty();
+        let parsed =
+            match Payload::new(if matches { &stream.content_type } else { &ContentType::DEFAULT }, body) {
+                Ok(payload) if payload.is_empty() && has_body => Err(InvalidJson::EmptyArray),
+                parsed => parsed,
+            };
+        let payload = match parsed {
+            Ok(payload) => payload,
+            // A closed stream says so before it says anything about the body (`PROTOCOL §5.2`).
+            Err(error) => {
+                let shared = stream.shared.lock();
+                return Err(match shared.closed {
+                    true => AppendRejection::Closed { tail: shared.tail }.into(),
+                    false => error.into(),
+                });
+            }
+        };
+        let (max, received) =
+            (u64::from(self.inner.options.limits.append_bytes_max), payload.data.len() as u64);
+        if received > max {
+            return Err(AppendError::TooLarge { max, received });
+        }
+        Ok(payload)
+    }
+}
+
+impl Committer {
+    pub(crate) fn admit_append(&mut self, inner: &Inner, command: AppendCommand, now_ms: u64) {
+        let stream = command.stream.clone();
+        let mut state = stream.state.lock();
+        let admission = match decide(inner, &stream, &state, &command, now_ms) {
+            Ok(admission) => admission,
+            Err(error) => return self.answer(Reply::Append(command.reply, Err(error))),
+        };
+        let renewal = stream.renew(now_ms);
+        let (duplicate, producer) = match admission {
+            Admission::Append { producer } | Admission::Close { producer } => (false, producer),
+            Admission::AlreadyClosed => (true, None),
+            Admission::Duplicate { state, .. } => (true, Some(state)),
+        };
+        if duplicate {
+            let appended = answer_of(&stream, &state, duplicate, producer);
+            return self.answer(Reply::Append(command.reply, Ok(appended)));
+        }
+        let append = journal::Append {
+            start: pair_of(state.tail),
+            lengths: command.payload.lengths,
+            data: command.payload.data,
+            producer: command.producer.as_ref().map(producer_of),
+            seq: command.seq,
+            close: command.close,
+            renew_deadline_ms: renewal.then(|| stream.deadline_to_record()).flatten(),
+        };
+        let grown = self.grow(&stream, &mut state, append, now_ms);
+        let appended = answer_of(&stream, &state, duplicate, producer);
+        drop(state);
+        self.conclude(Effect::Appended(stream, grown), Reply::Append(command.reply, Ok(appended)));
+    }
+
+    /// Records an admitted append and takes it into the stream's admitted state.
+    fn grow(
+        &mut self,
+        stream: &Arc<Stream>,
+        state: &mut State,
+        append: journal::Append,
+        now_ms: u64,
+    ) -> Grown {
+        let start = state.tail;
+        let renewed = append.renew_deadline_ms;
+        let record = Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Append(append) };
+        let place = self.record(&record);
+        let Mutation::Append(append) = record.mutation else { unreachable!("built above") };
+        state.apply(&append, now_ms);
+        if let Some(deadline_ms) = renewed {
+            // Ahead of the sync, but only ever used to decide whether another record is needed.
+            stream.recorded_deadline(deadline_ms);
+        }
+        let bytes = (!append.lengths.is_empty()).then_some(JournalExtent { start, place });
+        Grown { bytes, tail: state.tail, closed: state.closed, time_ms: now_ms }
+    }
+}
+
+fn decide(
+    inner: &Inner,
+    stream: &Stream,
+    state: &State,
+    command: &AppendCommand,
+    now_ms: u64,
+) -> Result<Admission, AppendError> {
+    if state.deleted {
+        let kept = stream.forks.load(Ordering::SeqCst) > 0;
+        return Err(if kept { LookupError::Deleted } else { LookupError::NotFound }.into());
+    }
+    if stream.expired(now_ms) {
+        return Err(LookupError::NotFound.into());
+    }
+    let producer = command.producer.as_ref();
+    let known = producer.and_then(|stamp| state.producers.get(&stamp.id).copied());
+    let view = StreamView {
+        closed: state.closed,
+        closed_by: state.closed_by.as_ref(),
+        content_type: &stream.content_type,
+        last_seq: state.last_seq.as_deref(),
+        tail: state.tail,
+        producer: known,
+    };
+    let intent = AppendIntent {
+        content_type: command.content_type.as_ref(),
+        has_data: !command.payload.is_empty(),
+        close: command.close,
+        seq: command.seq.as_deref(),
+        producer,
+    };
+    let admission = admit(&view, &intent)?;
+    let max = inner.options.limits.producers_per_stream_max;
+    if producer.is_some() && known.is_none() && state.producers.len() >= max {
+        return Err(AppendError::TooManyProducers { max });
+    }
+    Ok(admission)
+}
+
+fn answer_of(
+    stream: &Stream,
+    state: &State,
+    duplicate: bool,
+    producer: Option<alluvium_protocol::ProducerState>,
+) -> Appended {
+    Appended { tail: state.tail, closed: state.closed, duplicate, producer, incarnation: stream.incarnation }
+}

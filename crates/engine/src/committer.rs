@@ -1,0 +1,219 @@
+//! Group commit: gather, admit, write once, sync once, publish, acknowledge.
+//!
+//! Commands are admitted in order against memory that is ahead of the disk. Nothing of a batch is
+//! shown to a reader, and nothing about it is answered (refusals too, since they may rest on it),
+//! before the batch is synced. Only one batch is ever unsynced.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, StreamId, Written};
+use alluvium_protocol::{Offset, StreamPath};
+
+use crate::command::Command;
+use crate::engine::Inner;
+use crate::error::StorageError;
+use crate::extent::JournalExtent;
+use crate::options::{BATCH_BYTES_MAX, Durability};
+use crate::reply::Reply;
+use crate::shard::Shard;
+use crate::stream::Stream;
+
+/// The single writer of a shard.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) writer: JournalWriter,
+    pub(crate) batch: BatchBuilder,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Streams that this batch creates.
+    pub(crate) created: HashMap<StreamPath, Arc<Stream>>,
+    /// Counts the streams that this shard has ever had.
+    pub(crate) next_stream: u64,
+}
+
+/// One command's effect on what readers see, and its answer.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) effect: Effect,
+    pub(crate) reply: Reply,
+}
+
+/// A change to be shown once its batch is synced.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    None,
+    Created(Arc<Stream>, Option<Grown>),
+    Appended(Arc<Stream>, Grown),
+    Deleted(Arc<Stream>),
+    Renewed(Arc<Stream>, u64),
+}
+
+/// How an append moves a stream's published end.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    /// The new bytes; `None` for a close only. The place is relative to the batch.
+    pub(crate) bytes: Option<JournalExtent>,
+    pub(crate) tail: Offset,
+    pub(crate) closed: bool,
+    pub(crate) time_ms: u64,
+}
+
+impl Committer {
+    pub(crate) fn new(writer: JournalWriter, next_stream: u64) -> Self {
+        Self {
+            writer,
+            batch: BatchBuilder::new(),
+            outcomes: Vec::new(),
+            created: HashMap::new(),
+            next_stream,
+        }
+    }
+
+    /// Commits `commands`, in one batch if they fit. An error is a fault: the engine must stop.
+    pub(crate) fn commit(
+        &mut self,
+        inner: &Inner,
+        shard: &Shard,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), JournalError> {
+        let now_ms = inner.env.clock.now_ms();
+        for command in commands.drain(..) {
+            if let Err(error) = self.make_room(inner, shard, command.journal_bytes_max())? {
+                self.refuse(inner, command, error);
+                continue;
+            }
+            self.admit(inner, shard, command, now_ms);
+            if self.batch.len() >= BATCH_BYTES_MAX {
+                self.flush(inner, shard)?;
+            }
+        }
+        self.flush(inner, shard)
+    }
+
+    /// Sees to it that `bytes` more fit in the current segment. The inner error refuses the command.
+    fn make_room(
+        &mut self,
+        inner: &Inner,
+        shard: &Shard,
+        bytes: u64,
+    ) -> Result<Result<(), StorageError>, JournalError> {
+        if self.batch.len() + bytes <= self.writer.remaining() {
+            return Ok(Ok(()));
+        }
+        self.flush(inner, shard)?;
+        if bytes <= self.writer.remaining() {
+            return Ok(Ok(()));
+        }
+        match self.rotate(inner) {
+            Ok(()) => Ok(Ok(())),
+            Err(JournalError::Full) => Ok(Err(StorageError::Full)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Seals the current segment. The writer syncs it first, whatever the durability: folds rest on
+    /// sealed segments and must never be ahead of the journal.
+    pub(crate) fn rotate(&mut self, inner: &Inner) -> Result<(), JournalError> {
+        debug_assert!(self.batch.is_empty());
+        self.writer.rotate()?;
+        inner.maintenance_wanted();
+        Ok(())
+    }
+
+    fn admit(&mut self, inner: &Inner, shard: &Shard, command: Command, now_ms: u64) {
+        match command {
+            Command::Append(command) => self.admit_append(inner, *command, now_ms),
+            Command::Create(command) => self.admit_create(inner, shard, *command, now_ms),
+            Command::Delete(command) => self.admit_delete(command, now_ms),
+            Command::Renew(stream) => self.admit_renewal(stream, now_ms),
+            Command::Expire(stream) => self.admit_expiry(&stream, now_ms),
+        }
+    }
+
+    /// Adds a record to the batch; the place is relative to the batch until it is written.
+    pub(crate) fn record(&mut self, record: &Record) -> RecordPlace {
+        self.batch.push(record)
+    }
+
+    pub(crate) fn answer(&mut self, reply: Reply) {
+        self.outcomes.push(Outcome { effect: Effect::None, reply });
+    }
+
+    pub(crate) fn conclude(&mut self, effect: Effect, reply: Reply) {
+        self.outcomes.push(Outcome { effect, reply });
+    }
+
+    pub(crate) fn next_id(&mut self, shard: &Shard) -> StreamId {
+        let id = StreamId::new(self.next_stream, shard.index);
+        self.next_stream += 1;
+        id
+    }
+
+    fn refuse(&mut self, inner: &Inner, command: Command, error: StorageError) {
+        match command {
+            Command::Append(command) => self.answer(Reply::Append(command.reply, Err(error.into()))),
+            Command::Create(command) => {
+                inner.abandon(command.draft.birth.fork);
+                self.answer(Reply::Create(command.reply, Err(error.into())));
+            }
+            Command::Delete(command) => self.answer(Reply::Delete(command.reply, Err(error.into()))),
+            Command::Renew(stream) | Command::Expire(stream) => stream.housekeeping_done(),
+        }
+    }
+
+    /// Makes the batch durable, shows it and answers.
+    fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            let written = self.writer.write(batch)?;
+            self.batch = self.writer.batch();
+            if inner.options.durability == Durability::Fsync {
+                self.writer.sync()?;
+            }
+            for (segment, at, bytes) in &written.pieces {
+                shard.recent.push(*segment, *at, bytes.clone());
+            }
+            self.publish(inner, shard, &written);
+        }
+        for outcome in self.outcomes.drain(..) {
+            outcome.reply.send();
+        }
+        self.created.clear();
+        Ok(())
+    }
+
+    fn publish(&mut self, inner: &Inner, shard: &Shard, written: &Written) {
+        for outcome in &mut self.outcomes {
+            match std::mem::replace(&mut outcome.effect, Effect::None) {
+                Effect::None => {}
+                Effect::Appended(stream, grown) => {
+                    grow(&stream, grown, written);
+                    stream.signal.wake();
+                }
+                Effect::Created(stream, grown) => {
+                    if let Some(grown) = grown {
+                        grow(&stream, grown, written);
+                    }
+                    inner.published_create(shard, stream);
+                }
+                Effect::Deleted(stream) => inner.published_delete(shard, &stream),
+                Effect::Renewed(stream, deadline_ms) => {
+                    stream.recorded_deadline(deadline_ms);
+                    stream.housekeeping_done();
+                }
+            }
+        }
+    }
+}
+
+fn grow(stream: &Stream, grown: Grown, written: &Written) {
+    let mut shared = stream.shared.lock();
+    if let Some(mut extent) = grown.bytes {
+        extent.place = extent.place.resolve(written.segment, written.base);
+        debug_assert_eq!(extent.start, shared.tail);
+        shared.extents.journal.push_back(extent);
+    }
+    shared.tail = grown.tail;
+    shared.closed = grown.closed;
+    shared.last_write_ms = grown.time_ms;
+}

@@ -1,0 +1,241 @@
+//! Creating a stream, or finding that it exists as asked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium_journal::{self as journal, Mutation, Record, StreamId};
+use alluvium_protocol::{
+    ContentType, Incarnation, Lifetime, Offset, RequestedConfig, StreamPath, create::matches,
+};
+use tokio::sync::oneshot;
+
+use crate::command::{Command, CreateCommand, Draft};
+use crate::committer::{Committer, Effect, Grown};
+use crate::engine::{Engine, Inner};
+use crate::error::{CreateConflict, CreateError, StorageError};
+use crate::extent::JournalExtent;
+use crate::reply::Reply;
+use crate::request::{CreateRequest, Created, Payload};
+use crate::shard::Shard;
+use crate::stream::{Birth, Fork, Stream, pair_of};
+
+impl Engine {
+    /// Creates a stream, or confirms that one with the same configuration exists (`PROTOCOL §5.1`).
+    ///
+    /// Returns once the outcome is durable. Dropping the future does not take the stream back.
+    pub async fn create(&self, path: &StreamPath, request: CreateRequest) -> Result<Created, CreateError> {
+        let now_ms = self.inner.now_ms();
+        let shard = self.inner.shard_of(path);
+        // A repeated fork is confirmed even when its source is gone by now.
+        if let Ok(existing) = self.inner.find(shard, path, now_ms)
+            && request.fork.is_some()
+        {
+            let (tail, closed) = existing.end();
+            return confirm(&existing, tail, closed, &request_of(&request)).map_err(Into::into);
+        }
+        let fork = match &request.fork {
+            Some(origin) => {
+                Some(Box::new(self.prepare_fork(origin, request.content_type.as_ref(), now_ms)?))
+            }
+            None => None,
+        };
+        let source = fork.as_ref().map(|fork| fork.source.clone());
+        let (reply, answer) = oneshot::channel();
+        let submitted = self.draft(path, &request, fork, now_ms).and_then(|(draft, payload)| {
+            let command = CreateCommand { draft, closed: request.closed, payload, reply };
+            Ok(self.inner.submit(shard, Command::Create(Box::new(command)))?)
+        });
+        if let Err(error) = submitted {
+            if let Some(source) = source {
+                self.inner.let_go(source);
+            }
+            return Err(error);
+        }
+        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+    }
+
+    fn draft(
+        &self,
+        path: &StreamPath,
+        request: &CreateRequest,
+        fork: Option<Box<Fork>>,
+        now_ms: u64,
+    ) -> Result<(Draft, Payload), CreateError> {
+        let content_type = match (&request.content_type, &fork) {
+            (_, Some(fork)) => fork.source.content_type.clone(),
+            (Some(given), None) => given.clone(),
+            (None, None) => ContentType::DEFAULT,
+        };
+        let payload = Payload::new(&content_type, request.body.clone())?;
+        let (max, received) =
+            (u64::from(self.inner.options.limits.append_bytes_max), payload.data.len() as u64);
+        if received > max {
+            return Err(CreateError::TooLarge { max, received });
+        }
+        let lifetime = match &fork {
+            Some(fork) => Lifetime::inherit(fork.source.lifetime, request.lifetime),
+            None => request.lifetime,
+        };
+        let birth = Birth {
+            id: StreamId(0),
+            path: path.clone(),
+            incarnation: Incarnation(self.inner.env.random.next_u128()),
+            content_type,
+            lifetime,
+            created_ms: now_ms,
+            deadline_ms: lifetime.deadline_ms(now_ms),
+            fork,
+        };
+        let draft = Draft {
+            birth,
+            content_type_given: request.content_type.is_some(),
+            lifetime_requested: request.lifetime,
+        };
+        Ok((draft, payload))
+    }
+}
+
+/// The request as the rules of a repeated create see it.
+fn request_of(request: &CreateRequest) -> RequestedConfig<'_> {
+    RequestedConfig {
+        content_type: request.content_type.as_ref(),
+        lifetime: request.lifetime,
+        closed: request.closed,
+        fork: request.fork.as_ref(),
+    }
+}
+
+impl Draft {
+    fn requested(&self, closed: bool) -> RequestedConfig<'_> {
+        RequestedConfig {
+            content_type: self.content_type_given.then_some(&self.birth.content_type),
+            lifetime: self.lifetime_requested,
+            closed,
+            fork: self.birth.fork.as_ref().map(|fork| &fork.origin),
+        }
+    }
+}
+
+/// Whether `existing` is what was asked for.
+fn confirm(
+    existing: &Stream,
+    tail: Offset,
+    closed: bool,
+    requested: &RequestedConfig<'_>,
+) -> Result<Created, CreateConflict> {
+    if !matches(&existing.config(closed), requested) {
+        return Err(CreateConflict::Configuration);
+    }
+    Ok(Created {
+        fresh: false,
+        tail,
+        closed,
+        content_type: existing.content_type.clone(),
+        incarnation: existing.incarnation,
+    })
+}
+
+impl Committer {
+    pub(crate) fn admit_create(&mut self, inner: &Inner, shard: &Shard, command: CreateCommand, now_ms: u64) {
+        let CreateCommand { draft, closed, payload, reply } = command;
+        match self.existing(inner, shard, &draft, closed, now_ms) {
+            Ok(None) => {}
+            Ok(Some(created)) => {
+                inner.abandon(draft.birth.fork);
+                return self.answer(Reply::Create(reply, Ok(created)));
+            }
+            Err(error) => {
+                inner.abandon(draft.birth.fork);
+                return self.answer(Reply::Create(reply, Err(error)));
+            }
+        }
+        let id = self.next_id(shard);
+        let stream = Arc::new(Stream::new(Birth { id, ..draft.birth }));
+        let mut state = stream.state.lock();
+        let body = (closed || !payload.is_empty()).then(|| journal::Append {
+            start: pair_of(state.tail),
+            lengths: payload.lengths,
+            data: payload.data,
+            producer: None,
+            seq: None,
+            close: closed,
+            renew_deadline_ms: None,
+        });
+        let start = state.tail;
+        let record =
+            Record { stream: id, time_ms: now_ms, mutation: Mutation::Create(birth_record(&stream, body)) };
+        let place = self.record(&record);
+        let Mutation::Create(journal::Create { body, .. }) = record.mutation else {
+            unreachable!("built above")
+        };
+        let grown = body.map(|body| {
+            state.apply(&body, now_ms);
+            let bytes = (!body.lengths.is_empty()).then_some(JournalExtent { start, place });
+            Grown { bytes, tail: state.tail, closed: state.closed, time_ms: now_ms }
+        });
+        let created = Created {
+            fresh: true,
+            tail: state.tail,
+            closed: state.closed,
+            content_type: stream.content_type.clone(),
+            incarnation: stream.incarnation,
+        };
+        drop(state);
+        self.created.insert(stream.path.clone(), stream.clone());
+        inner.streams.fetch_add(1, Ordering::Relaxed);
+        self.conclude(Effect::Created(stream, grown), Reply::Create(reply, Ok(created)));
+    }
+
+    /// What is at the path already: `Ok(None)` if it is free (an expired stream is cleared away).
+    fn existing(
+        &mut self,
+        inner: &Inner,
+        shard: &Shard,
+        draft: &Draft,
+        closed: bool,
+        now_ms: u64,
+    ) -> Result<Option<Created>, CreateError> {
+        let path = &draft.birth.path;
+        let found = self.created.get(path).cloned().or_else(|| shard.directory.read().get(path).cloned());
+        if let Some(existing) = found {
+            if existing.expired(now_ms) {
+                self.end(&existing, true, now_ms);
+            }
+            let state = existing.state.lock();
+            if !state.deleted {
+                let requested = draft.requested(closed);
+                return confirm(&existing, state.tail, state.closed, &requested)
+                    .map(Some)
+                    .map_err(Into::into);
+            }
+            drop(state);
+            if existing.forks.load(Ordering::SeqCst) > 0 {
+                return Err(CreateConflict::Deleted.into());
+            }
+        }
+        let max = inner.options.limits.streams_max;
+        if inner.streams.load(Ordering::Relaxed) >= max {
+            return Err(CreateError::TooManyStreams { max });
+        }
+        Ok(None)
+    }
+}
+
+/// What the journal keeps of a stream's birth.
+pub(crate) fn birth_record(stream: &Stream, body: Option<journal::Append>) -> journal::Create {
+    let (ttl_s, expires_at_ms) = match stream.lifetime {
+        Lifetime::Forever => (None, None),
+        Lifetime::Ttl { seconds } => (Some(seconds), None),
+        Lifetime::Until { unix_ms } => (None, Some(unix_ms)),
+    };
+    journal::Create {
+        path: stream.path.as_str().to_owned(),
+        incarnation: stream.incarnation.0,
+        content_type: stream.content_type.as_str().to_owned(),
+        ttl_s,
+        expires_at_ms,
+        deadline_ms: stream.durable_deadline_ms(),
+        fork: stream.fork.as_deref().map(Fork::to_record),
+        body,
+    }
+}

@@ -1,0 +1,116 @@
+//! Deleting a stream, at a caller's wish or because its time is over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium_journal::{Mutation, Record};
+use alluvium_protocol::StreamPath;
+use tokio::sync::oneshot;
+
+use crate::command::{Command, DeleteCommand};
+use crate::committer::{Committer, Effect};
+use crate::engine::{Engine, Inner};
+use crate::error::{DeleteError, LookupError, StorageError};
+use crate::reply::Reply;
+use crate::shard::Shard;
+use crate::stream::Stream;
+
+impl Engine {
+    /// Deletes a stream (`PROTOCOL §5.4`). One with forks stays, unreachable, until the last of them is gone.
+    pub async fn delete(&self, path: &StreamPath) -> Result<(), DeleteError> {
+        let shard = self.inner.shard_of(path);
+        let stream = self.inner.find(shard, path, self.inner.now_ms())?;
+        let (reply, answer) = oneshot::channel();
+        self.inner.submit(shard, Command::Delete(DeleteCommand { stream, reply }))?;
+        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+    }
+}
+
+impl Committer {
+    pub(crate) fn admit_delete(&mut self, command: DeleteCommand, now_ms: u64) {
+        let stream = command.stream;
+        if stream.state.lock().deleted {
+            let kept = stream.forks.load(Ordering::SeqCst) > 0;
+            let error = if kept { LookupError::Deleted } else { LookupError::NotFound };
+            return self.answer(Reply::Delete(command.reply, Err(error.into())));
+        }
+        if stream.expired(now_ms) {
+            self.end(&stream, true, now_ms);
+            return self.answer(Reply::Delete(command.reply, Err(LookupError::NotFound.into())));
+        }
+        self.end(&stream, false, now_ms);
+        self.answer(Reply::Delete(command.reply, Ok(())));
+    }
+
+    pub(crate) fn admit_expiry(&mut self, stream: &Arc<Stream>, now_ms: u64) {
+        // A renewal may have come between the sweep and now.
+        if stream.expired(now_ms) {
+            self.end(stream, true, now_ms);
+        }
+        stream.housekeeping_done();
+    }
+
+    pub(crate) fn admit_renewal(&mut self, stream: Arc<Stream>, now_ms: u64) {
+        let deadline_ms = stream.deadline_to_record();
+        let (Some(deadline_ms), false) = (deadline_ms, stream.state.lock().deleted) else {
+            return stream.housekeeping_done();
+        };
+        let mutation = Mutation::Renew { deadline_ms };
+        self.record(&Record { stream: stream.id, time_ms: now_ms, mutation });
+        self.conclude(Effect::Renewed(stream, deadline_ms), Reply::None);
+    }
+
+    /// Records the end of a stream, once.
+    pub(crate) fn end(&mut self, stream: &Arc<Stream>, expired: bool, now_ms: u64) {
+        let mut state = stream.state.lock();
+        if std::mem::replace(&mut state.deleted, true) {
+            return;
+        }
+        drop(state);
+        self.record(&Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Delete { expired } });
+        self.conclude(Effect::Deleted(stream.clone()), Reply::None);
+    }
+}
+
+impl Inner {
+    /// Hides a stream whose end is synced.
+    pub(crate) fn published_delete(&self, shard: &Shard, stream: &Arc<Stream>) {
+        stream.shared.lock().deleted = true;
+        // Kept first and looked at after, so that a fork that goes away at this moment finds it here.
+        shard.retained.lock().insert(stream.id, stream.clone());
+        if stream.forks.load(Ordering::SeqCst) == 0 {
+            self.purge(stream.clone());
+        }
+        stream.signal.wake();
+    }
+
+    /// Forgets a deleted stream that no fork needs, then its source if that was waiting for this, and so on.
+    pub(crate) fn purge(&self, stream: Arc<Stream>) {
+        let mut next = Some(stream);
+        while let Some(stream) = next {
+            next = None;
+            if stream.purged.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            let shard = &self.shards[self.shard_of(&stream.path)];
+            shard.retained.lock().remove(&stream.id);
+            let mut directory = shard.directory.write();
+            if directory.get(&stream.path).is_some_and(|held| Arc::ptr_eq(held, &stream)) {
+                directory.remove(&stream.path);
+            }
+            drop(directory);
+            self.streams.fetch_sub(1, Ordering::Relaxed);
+            shard.garbage_bytes.fetch_add(stream.shared.lock().extents.bytes(), Ordering::Relaxed);
+            if let Some(fork) = &stream.fork
+                && release(&fork.source)
+            {
+                next = Some(fork.source.clone());
+            }
+        }
+    }
+}
+
+/// Gives up a fork's hold on its source. Returns `true` if the source is deleted and now unneeded.
+pub(crate) fn release(source: &Stream) -> bool {
+    source.forks.fetch_sub(1, Ordering::SeqCst) == 1 && source.shared.lock().deleted
+}

@@ -1,0 +1,180 @@
+//! The engine's handle, and what its parts share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use alluvium_env::Env;
+use alluvium_journal::{DataDirectory, JournalError};
+use alluvium_protocol::StreamPath;
+use alluvium_tail::SpanCache;
+use parking_lot::Mutex;
+
+use crate::command::Command;
+use crate::error::{LookupError, StorageError};
+use crate::fault::Fault;
+use crate::options::Options;
+use crate::request::Head;
+use crate::shard::{Shard, shard_of};
+use crate::stream::Stream;
+use crate::threads::Maintenance;
+
+/// A running engine. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the committers, the readers and the background work share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) env: Env,
+    pub(crate) options: Options,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) spans: SpanCache,
+    /// Streams held in memory, soft-deleted ones included.
+    pub(crate) streams: AtomicU64,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) maintenance: Maintenance,
+    /// Holds the lock on the data directory for as long as the engine runs.
+    pub(crate) directory: Mutex<Option<DataDirectory>>,
+}
+
+/// Figures of a running engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Streams held, soft-deleted ones included.
+    pub streams: u64,
+    /// Commands that wait for a committer.
+    pub queued: u64,
+    /// Recently written bytes held in memory.
+    pub recent_bytes: u64,
+    /// Tables in use.
+    pub tables: u64,
+    /// Sealed journal segments that are not folded yet.
+    pub sealed_segments: u64,
+}
+
+impl Engine {
+    /// What a stream is, without its bytes. Does not renew its lifetime (`PROTOCOL §5.1`).
+    pub fn head(&self, path: &StreamPath) -> Result<Head, LookupError> {
+        let shard = self.inner.shard_of(path);
+        Ok(self.inner.find(shard, path, self.inner.now_ms())?.head())
+    }
+
+    /// Figures of the running engine.
+    pub fn stats(&self) -> Stats {
+        let inner = &self.inner;
+        let sum = |figure: fn(&Shard) -> usize| inner.shards.iter().map(figure).sum::<usize>() as u64;
+        Stats {
+            streams: inner.streams.load(Ordering::Relaxed),
+            queued: sum(|shard| shard.queue.len()),
+            recent_bytes: sum(|shard| shard.recent.bytes()),
+            tables: sum(|shard| shard.folded.lock().tables.len()),
+            sealed_segments: sum(|shard| shard.segments.sealed().len()),
+        }
+    }
+
+    /// How many shards the data directory has.
+    pub fn shards(&self) -> usize {
+        self.inner.shards.len()
+    }
+
+    /// Whether the engine still accepts writes.
+    pub fn is_running(&self) -> bool {
+        !self.inner.stopped.load(Ordering::SeqCst)
+    }
+}
+
+impl Inner {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.env.clock.now_ms()
+    }
+
+    pub(crate) fn shard_of(&self, path: &StreamPath) -> usize {
+        shard_of(path.as_str(), self.shards.len())
+    }
+
+    /// The live stream at `path`. An expired one is as good as gone, and is sent on its way.
+    pub(crate) fn find(
+        &self,
+        shard: usize,
+        path: &StreamPath,
+        now_ms: u64,
+    ) -> Result<Arc<Stream>, LookupError> {
+        let stream = self.shards[shard].directory.read().get(path).cloned().ok_or(LookupError::NotFound)?;
+        if stream.shared.lock().deleted {
+            return Err(LookupError::Deleted);
+        }
+        if stream.expired(now_ms) {
+            self.expire(&stream);
+            return Err(LookupError::NotFound);
+        }
+        Ok(stream)
+    }
+
+    pub(crate) fn submit(&self, shard: usize, command: Command) -> Result<(), StorageError> {
+        self.shards[shard].queue.push(command)
+    }
+
+    /// Has the end of an expired stream recorded, unless that is under way.
+    pub(crate) fn expire(&self, stream: &Arc<Stream>) {
+        self.keep_house(stream, Command::Expire(stream.clone()));
+    }
+
+    /// Counts a read of a stream as use. Its new deadline is recorded when the recorded one is too early.
+    pub(crate) fn touch(&self, stream: &Arc<Stream>, now_ms: u64) {
+        if stream.renew(now_ms) {
+            self.keep_house(stream, Command::Renew(stream.clone()));
+        }
+    }
+
+    fn keep_house(&self, stream: &Arc<Stream>, command: Command) {
+        if stream.housekeeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // A full queue is no reason to fail a read: the next access asks again.
+        if self.submit(self.shard_of(&stream.path), command).is_err() {
+            stream.housekeeping_done();
+        }
+    }
+
+    /// Makes a stream whose birth is synced visible.
+    pub(crate) fn published_create(&self, shard: &Shard, stream: Arc<Stream>) {
+        shard.expiries.watch(&stream);
+        shard.directory.write().insert(stream.path.clone(), stream);
+    }
+
+    /// Commits what waits for a shard. Returns `false` once the engine has stopped.
+    pub(crate) fn commit(&self, index: usize, commands: &mut Vec<Command>) -> bool {
+        let shard = &self.shards[index];
+        let mut committer = shard.committer.lock();
+        if self.stopped.load(Ordering::SeqCst) {
+            commands.clear();
+            return false;
+        }
+        let committed = committer.commit(self, shard, commands);
+        match committed {
+            Ok(()) => true,
+            Err(source) => {
+                // Unanswered callers learn that the outcome is unknown by their channel's end.
+                committer.outcomes.clear();
+                commands.clear();
+                drop(committer);
+                self.fail(shard.index, source);
+                false
+            }
+        }
+    }
+
+    /// Stops the engine for good: the disk can no longer be trusted with what is in flight.
+    pub(crate) fn fail(&self, shard: u16, source: JournalError) {
+        if !self.stopped.swap(true, Ordering::SeqCst) {
+            let fault = Fault::Journal { shard, source };
+            tracing::error!(error = &fault as &dyn std::error::Error, "the engine stops");
+            (self.options.on_fault)(&fault);
+        }
+        for shard in &self.shards {
+            shard.queue.stop();
+        }
+    }
+}

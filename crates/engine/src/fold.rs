@@ -1,0 +1,418 @@
+//! Folding: what sealed journal segments hold becomes tables and a new checkpoint, off the path of
+//! writers and readers.
+//!
+//! A fold reads the last checkpoint and some sealed segments and writes what recovery would make of the
+//! two: a new checkpoint, and tables in which each stream's new bytes are contiguous. Tables that have
+//! grown many, or that are mostly garbage, are rewritten along. Streams that are deleted and needed by no
+//! fork are left out, which is how space comes back. Nothing counts before the manifest names it; then
+//! the live streams are pointed at the tables and the segments are given up.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium_journal::{
+    self as journal, CheckpointEnd, CheckpointError, CheckpointReader, CheckpointWriter, JournalError,
+    Manifest, ManifestError, Mutation, Record, ReplayError, StreamId, Table, TableError, TableExtent,
+    checkpoint_name, scan_segment, table_name,
+};
+use thiserror::Error;
+
+use crate::engine::Inner;
+use crate::extent::TableRun;
+use crate::merge;
+use crate::options::Durability;
+use crate::rebuilt::{Inconsistent, Rebuilt};
+use crate::shard::{Folded, HeldTable, Shard};
+use crate::stream::Stream;
+use crate::tables::TableSet;
+
+/// Sealed segments folded at a time: they are held in memory meanwhile.
+const SEGMENTS_AT_ONCE_MAX: usize = 4;
+
+/// Why a fold gave up. The store is as it was, but for files that the next start or fold removes.
+#[derive(Debug, Error)]
+pub enum FoldError {
+    /// A segment could not be read, or the journal could not be sealed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A table could not be read or written.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A checkpoint could not be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The manifest could not be written.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The records contradict each other.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+/// What a fold works on.
+struct Fold<'a> {
+    inner: &'a Inner,
+    shard: &'a Shard,
+    manifest: &'a Manifest,
+    /// Records of the segments, by stream and then in order.
+    records: Vec<Record>,
+    /// Tables to be rewritten.
+    rewritten: HashMap<u64, Arc<Table>>,
+    /// Deleted streams that forks need.
+    retained: HashSet<StreamId>,
+}
+
+impl Inner {
+    /// Whether a fold of the shard is worth its while.
+    pub(crate) fn fold_wanted(&self, index: usize) -> bool {
+        let shard = &self.shards[index];
+        let sealed = shard.segments.sealed().len();
+        if sealed >= self.options.fold_segments as usize {
+            return true;
+        }
+        let segment_bytes = u64::from(shard.segments.segment_bytes());
+        if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes {
+            return false;
+        }
+        // Garbage in the current segment can only be folded once that is sealed.
+        sealed > 0 || matches!(self.seal(index), Ok(()) if !shard.segments.sealed().is_empty())
+    }
+
+    /// Seals the current segment of a shard if it holds anything.
+    pub(crate) fn seal(&self, index: usize) -> Result<(), FoldError> {
+        let shard = &self.shards[index];
+        let mut committer = shard.committer.lock();
+        if self.stopped.load(Ordering::SeqCst) {
+            return Err(FoldError::Stopped);
+        }
+        if committer.writer.last_seq() < shard.segments.current().first_seq() {
+            return Ok(());
+        }
+        match committer.writer.rotate() {
+            Ok(_) => Ok(()),
+            Err(JournalError::Full) => Err(JournalError::Full.into()),
+            Err(error) => {
+                drop(committer);
+                self.fail(shard.index, error);
+                Err(FoldError::Stopped)
+            }
+        }
+    }
+
+    /// Folds the oldest sealed segments of a shard. Returns `false` if there was nothing to do.
+    pub(crate) fn fold(&self, index: usize) -> Result<bool, FoldError> {
+        let shard = &self.shards[index];
+        let mut folded = shard.folded.lock();
+        let mut sealed = shard.segments.sealed();
+        sealed.truncate(SEGMENTS_AT_ONCE_MAX);
+        let Some(last) = sealed.last().copied() else { return Ok(false) };
+        self.sync_all_for_fold()?;
+        // Looked at before the segments are read: a fork that lets go of its source meanwhile only makes
+        // the next fold drop more.
+        let retained = shard.retained.lock().keys().copied().collect();
+        let (records, last_seq) = read_segments(shard, &sealed)?;
+        let rewritten = merge::choose(&folded.tables, self.options.table_bytes_max);
+        let fold = Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained };
+        let next = fold.run(&folded.tables, last, last_seq)?;
+        shard.garbage_bytes.store(0, Ordering::Relaxed);
+        install(shard, &next.changed, &next.folded.tables, last);
+        let previous = std::mem::replace(&mut *folded, next.folded);
+        shard.segments.retire(last)?;
+        remove_replaced(self, shard, &previous, &folded);
+        Ok(true)
+    }
+
+    /// With `Durability::Os` the journals of other shards may be behind: a fork that was deleted there must be
+    /// durably gone before the bytes of its source are dropped here.
+    fn sync_all_for_fold(&self) -> Result<(), FoldError> {
+        if self.options.durability == Durability::Fsync {
+            return Ok(());
+        }
+        for shard in &self.shards {
+            let mut committer = shard.committer.lock();
+            if let Err(error) = committer.writer.sync() {
+                drop(committer);
+                self.fail(shard.index, error);
+                return Err(FoldError::Stopped);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All records of the segments, sorted by stream; within a stream they keep their order.
+fn read_segments(shard: &Shard, numbers: &[u64]) -> Result<(Vec<Record>, u64), FoldError> {
+    let mut records = Vec::new();
+    let mut last_seq = 0;
+    for number in numbers {
+        // Only a fold retires segments, and there is one at a time.
+        let Some(segment) = shard.segments.get(*number) else { continue };
+        scan_segment(&segment, &mut |record, _| {
+            records.push(record);
+            Ok::<(), Inconsistent>(())
+        })
+        .map_err(|error| match error {
+            ReplayError::Journal(error) => FoldError::Journal(error),
+            ReplayError::Sink(error) => FoldError::Inconsistent(error),
+        })?;
+        last_seq = segment.last_seq().unwrap_or(last_seq);
+    }
+    records.sort_by_key(|record| record.stream);
+    Ok((records, last_seq))
+}
+
+/// A fold that has been made durable.
+struct Next {
+    folded: Folded,
+    /// Where the bytes of each stream that moved are now.
+    changed: HashMap<StreamId, Vec<TableExtent>>,
+}
+
+impl Fold<'_> {
+    fn run(&self, tables: &[HeldTable], last: u64, last_seq: u64) -> Result<Next, FoldError> {
+        let disk = self.inner.env.disk.as_ref();
+        let mut set =
+            TableSet::new(disk, &self.shard.dir, self.manifest.next_file, self.inner.options.table_bytes_max);
+        self.each_stream(&mut |stream| self.copy(stream, &mut set))?;
+        let (written, next_file) = set.finish()?;
+        let mut tables: Vec<HeldTable> = tables
+            .iter()
+            .filter(|held| !self.rewritten.contains_key(&held.table.number()))
+            .map(|held| HeldTable { live_bytes: 0, ..held.clone() })
+            .collect();
+        let mut new_runs: HashMap<StreamId, Vec<TableExtent>> = HashMap::new();
+        for table in written {
+            for extent in table.runs {
+                new_runs.entry(extent.0).or_default().push(extent.1);
+            }
+            tables.push(HeldTable { table: Arc::new(Table::open(disk, &table.path)?), live_bytes: 0 });
+        }
+        tables.sort_by_key(|held| held.table.number());
+        let mut changed = HashMap::new();
+        self.write_checkpoint(next_file, last_seq, &mut tables, &mut new_runs, &mut changed)?;
+        // A table that nothing refers to any more needs no rewriting to be dropped.
+        tables.retain(|held| held.live_bytes > 0);
+        let manifest = Manifest {
+            shard: self.shard.index,
+            checkpoint: Some(next_file),
+            tables: tables.iter().map(|held| held.table.number()).collect(),
+            first_segment: last + 1,
+            last_seq,
+            next_file: next_file + 1,
+        };
+        manifest.write(disk, &self.shard.dir)?;
+        Ok(Next { folded: Folded { manifest, tables }, changed })
+    }
+
+    fn write_checkpoint(
+        &self,
+        number: u64,
+        last_seq: u64,
+        tables: &mut [HeldTable],
+        new_runs: &mut HashMap<StreamId, Vec<TableExtent>>,
+        changed: &mut HashMap<StreamId, Vec<TableExtent>>,
+    ) -> Result<(), FoldError> {
+        let disk = self.inner.env.disk.as_ref();
+        let path = self.shard.dir.join(checkpoint_name(number));
+        let mut writer = CheckpointWriter::create(disk, &path, number)?;
+        let mut next_stream = 0;
+        self.each_stream(&mut |stream| {
+            let FoldedStream { rebuilt, old_extents, moved, .. } = stream;
+            next_stream = next_stream.max(rebuilt.id.counter() + 1);
+            if self.is_dropped(&rebuilt) {
+                return Ok(());
+            }
+            let mut extents: Vec<TableExtent> = old_extents
+                .into_iter()
+                .filter(|extent| !self.rewritten.contains_key(&extent.table))
+                .collect();
+            extents.extend(new_runs.remove(&rebuilt.id).unwrap_or_default());
+            extents.sort_by_key(|extent| extent.start);
+            for extent in &extents {
+                if let Ok(index) = tables.binary_search_by_key(&extent.table, |held| held.table.number()) {
+                    tables[index].live_bytes += extent.end.1 - extent.start.1;
+                }
+            }
+            if moved {
+                changed.insert(rebuilt.id, extents.clone());
+            }
+            writer.push(&rebuilt.into_entry(extents))?;
+            Ok(())
+        })?;
+        // Ids of streams that came and went must not be given again either.
+        let next_stream = next_stream.max(self.checkpoint_end()?.map_or(0, |end| end.next_stream));
+        writer.finish(CheckpointEnd { next_stream, last_seq })?;
+        Ok(())
+    }
+
+    /// Whether the stream leaves nothing behind.
+    fn is_dropped(&self, rebuilt: &Rebuilt) -> bool {
+        rebuilt.state.deleted && !self.retained.contains(&rebuilt.id)
+    }
+
+    /// Writes a stream's moving bytes to the new tables.
+    fn copy(&self, stream: FoldedStream<'_>, set: &mut TableSet<'_>) -> Result<(), FoldError> {
+        let id = stream.rebuilt.id;
+        if self.is_dropped(&stream.rebuilt) {
+            return Ok(());
+        }
+        for extent in &stream.old_extents {
+            let Some(table) = self.rewritten.get(&extent.table) else { continue };
+            for block in extent.first_block..extent.first_block + extent.block_count {
+                let index = block as usize;
+                let (lengths, ends): (Vec<u32>, Vec<bool>) = table.boundaries(index)?.into_iter().unzip();
+                let data = table.read_block(index)?;
+                let start = table.blocks()[index].start;
+                set.push(id, start, &lengths, &ends, &data)?;
+            }
+        }
+        for record in stream.records {
+            let append = match &record.mutation {
+                Mutation::Append(append) => append,
+                Mutation::Create(journal::Create { body: Some(append), .. }) => append,
+                _ => continue,
+            };
+            if append.lengths.is_empty() {
+                continue;
+            }
+            let mut ends = vec![false; append.lengths.len()];
+            if let Some(last) = ends.last_mut() {
+                *last = true;
+            }
+            set.push(id, append.start, &append.lengths, &ends, &append.data)?;
+        }
+        Ok(())
+    }
+}
+
+/// One stream on its way through a fold.
+struct FoldedStream<'a> {
+    rebuilt: Rebuilt,
+    /// Where its bytes were before.
+    old_extents: Vec<TableExtent>,
+    /// Its records in the segments.
+    records: &'a [Record],
+    /// Whether any of its bytes change place.
+    moved: bool,
+}
+
+impl Fold<'_> {
+    /// Hands every stream of the checkpoint and the segments to `visit`, in ascending order of id.
+    fn each_stream(
+        &self,
+        visit: &mut dyn FnMut(FoldedStream<'_>) -> Result<(), FoldError>,
+    ) -> Result<(), FoldError> {
+        let mut groups = self.records.chunk_by(|a, b| a.stream == b.stream).peekable();
+        let mut old = self.checkpoint()?;
+        let mut entry = old.as_mut().and_then(Iterator::next).transpose()?;
+        loop {
+            let group_id = groups.peek().map(|group| group[0].stream);
+            let entry_id = entry.as_ref().map(|entry| entry.stream);
+            let (rebuilt, old_extents, records) = match (entry_id, group_id) {
+                (None, None) => return Ok(()),
+                (Some(held), new) if new.is_none_or(|new| held <= new) => {
+                    let Some(held_entry) = entry.take() else { return Ok(()) };
+                    entry = old.as_mut().and_then(Iterator::next).transpose()?;
+                    let (rebuilt, extents) = Rebuilt::from_entry(held_entry);
+                    let records = if new == Some(held) { groups.next().unwrap_or_default() } else { &[] };
+                    (rebuilt, extents, records)
+                }
+                _ => {
+                    let records = groups.next().unwrap_or_default();
+                    (born(records)?, Vec::new(), &records[1..])
+                }
+            };
+            let whole =
+                if entry_id == Some(rebuilt.id) { records } else { group_of(&self.records, rebuilt.id) };
+            visit(self.grown(rebuilt, old_extents, records, whole)?)?;
+        }
+    }
+
+    /// Applies the records that follow the birth or the checkpoint.
+    fn grown<'r>(
+        &self,
+        mut rebuilt: Rebuilt,
+        old_extents: Vec<TableExtent>,
+        records: &[Record],
+        whole: &'r [Record],
+    ) -> Result<FoldedStream<'r>, FoldError> {
+        for record in records {
+            rebuilt.apply(&record.mutation, record.time_ms)?;
+        }
+        let moved =
+            !whole.is_empty() || old_extents.iter().any(|extent| self.rewritten.contains_key(&extent.table));
+        Ok(FoldedStream { rebuilt, old_extents, records: whole, moved })
+    }
+
+    fn checkpoint(&self) -> Result<Option<CheckpointReader>, FoldError> {
+        let Some(number) = self.manifest.checkpoint else { return Ok(None) };
+        let path = self.shard.dir.join(checkpoint_name(number));
+        Ok(Some(CheckpointReader::open(self.inner.env.disk.as_ref(), &path)?))
+    }
+
+    fn checkpoint_end(&self) -> Result<Option<CheckpointEnd>, FoldError> {
+        let Some(mut reader) = self.checkpoint()? else { return Ok(None) };
+        for entry in &mut reader {
+            entry?;
+        }
+        Ok(reader.end())
+    }
+}
+
+/// The stream that a group of records begins.
+fn born(records: &[Record]) -> Result<Rebuilt, Inconsistent> {
+    match records.first() {
+        Some(Record { stream, time_ms, mutation: Mutation::Create(create) }) => {
+            Ok(Rebuilt::born(*stream, create.clone(), *time_ms).0)
+        }
+        Some(record) => Err(Inconsistent::UnknownStream(record.stream.0)),
+        None => Err(Inconsistent::UnknownStream(0)),
+    }
+}
+
+fn group_of(records: &[Record], id: StreamId) -> &[Record] {
+    let start = records.partition_point(|record| record.stream < id);
+    let end = records.partition_point(|record| record.stream <= id);
+    &records[start..end]
+}
+
+/// Points the live streams at the tables.
+fn install(shard: &Shard, changed: &HashMap<StreamId, Vec<TableExtent>>, tables: &[HeldTable], last: u64) {
+    let by_number: BTreeMap<u64, &Arc<Table>> =
+        tables.iter().map(|held| (held.table.number(), &held.table)).collect();
+    let mut streams: Vec<Arc<Stream>> = shard.directory.read().values().cloned().collect();
+    // Under a path that is in use again, a deleted stream is only here.
+    streams.extend(shard.retained.lock().values().cloned());
+    for stream in streams {
+        let Some(extents) = changed.get(&stream.id) else { continue };
+        let runs: Vec<TableRun> = extents
+            .iter()
+            .filter_map(|extent| {
+                by_number.get(&extent.table).map(|table| TableRun::new((*table).clone(), extent))
+            })
+            .collect();
+        stream.shared.lock().extents.install(runs, last);
+    }
+}
+
+/// Removes the files that the new manifest no longer names. What fails is removed by the next start.
+fn remove_replaced(inner: &Inner, shard: &Shard, previous: &Folded, current: &Folded) {
+    let remove = |path: &Path| {
+        if let Err(error) = inner.env.disk.remove(path) {
+            tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "not removed");
+        }
+    };
+    for number in &previous.manifest.tables {
+        if !current.manifest.tables.contains(number) {
+            remove(&shard.dir.join(table_name(*number)));
+        }
+    }
+    if let Some(number) = previous.manifest.checkpoint {
+        remove(&shard.dir.join(checkpoint_name(number)));
+    }
+}

@@ -1,0 +1,364 @@
+//! Reading: planned under a lock, carried out without one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use alluvium_env::DiskFile;
+use alluvium_journal::{SegmentFile, Table};
+use alluvium_protocol::{ContentType, Offset, OffsetQuery, StreamPath};
+use alluvium_tail::SpanKey;
+use bytes::Bytes;
+
+use crate::boundary::Located;
+use crate::engine::{Engine, Inner};
+use crate::error::{LookupError, ReadError, ReadFault};
+use crate::extent::{Extent, JournalExtent};
+use crate::request::Head;
+use crate::stream::Stream;
+
+/// Bytes read from disk at a time, unless a single message is larger.
+pub const READ_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes between two wanted parts that are read along rather than skipped.
+const GAP_BYTES_MAX: u64 = 4096;
+/// Looks for an extent that folds keep moving away. A fold takes far longer than a look.
+const LOCATE_ATTEMPTS_MAX: usize = 8;
+
+/// One stream, held for reading.
+///
+/// It stays readable up to its deletion, and follows the stream it was opened on: a later stream at the
+/// same path is another one.
+#[derive(Clone, Debug)]
+pub struct StreamReader {
+    inner: Arc<Inner>,
+    stream: Arc<Stream>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// There are bytes past the offset.
+    Data,
+    /// There are none and there will be none: the stream is closed.
+    Closed,
+    /// The stream was deleted or has expired.
+    Deleted,
+}
+
+impl Engine {
+    /// Opens a stream for reading. This counts as a read: it renews a sliding lifetime (`PROTOCOL §5.1`).
+    pub fn open_stream(&self, path: &StreamPath) -> Result<StreamReader, LookupError> {
+        let now_ms = self.inner.now_ms();
+        let stream = self.inner.find(self.inner.shard_of(path), path, now_ms)?;
+        self.inner.touch(&stream, now_ms);
+        Ok(StreamReader { inner: self.inner.clone(), stream })
+    }
+}
+
+impl StreamReader {
+    /// What the stream is.
+    pub fn head(&self) -> Head {
+        self.stream.head()
+    }
+
+    /// The type of its bytes.
+    pub fn content_type(&self) -> &ContentType {
+        &self.stream.content_type
+    }
+
+    /// Turns an offset from a request into one of this stream, checked to be a message boundary up to the
+    /// tail. May read the disk for an offset inside a stored run of messages.
+    pub fn resolve(&self, query: OffsetQuery) -> Result<Offset, ReadError> {
+        let (tail, deleted) = {
+            let shared = self.stream.shared.lock();
+            (shared.tail, shared.deleted)
+        };
+        if deleted {
+            return Err(LookupError::NotFound.into());
+        }
+        match query {
+            OffsetQuery::Start => Ok(Offset::ZERO),
+            OffsetQuery::Now => Ok(tail),
+            OffsetQuery::At(offset) => {
+                self.inner.check_boundary(&self.stream, offset, tail)?;
+                Ok(offset)
+            }
+        }
+    }
+
+    /// Plans a read from `from` (a boundary that [`resolve`](Self::resolve) gave) of about `bytes_max` bytes.
+    ///
+    /// The plan ends at the tail, or at the first message boundary of the store at which it has at least
+    /// `bytes_max` bytes. It never ends inside a message.
+    pub fn read(&self, from: Offset, bytes_max: u64) -> Result<ReadPlan, ReadError> {
+        let (tail, closed, deleted) = {
+            let shared = self.stream.shared.lock();
+            (shared.tail, shared.closed, shared.deleted)
+        };
+        if deleted {
+            return Err(LookupError::NotFound.into());
+        }
+        let mut plan = ReadPlan {
+            start: from,
+            end: from,
+            at_tail: false,
+            closed: false,
+            len: 0,
+            parts: VecDeque::new(),
+        };
+        while plan.end.position < tail.position && plan.len < bytes_max.max(1) {
+            self.inner.plan_extent(&self.stream, tail, &mut plan)?;
+        }
+        if plan.end.position >= tail.position {
+            plan.end = tail;
+            plan.at_tail = true;
+            plan.closed = closed;
+        } else {
+            plan.end = Inner::seam(&self.stream, plan.end.position)?;
+        }
+        Ok(plan)
+    }
+
+    /// Waits until there is something past `past`, or never will be. Has no timeout of its own.
+    pub async fn wait(&self, past: Offset) -> Wake {
+        self.stream
+            .signal
+            .wait_for(|| {
+                let shared = self.stream.shared.lock();
+                if shared.deleted {
+                    Some(Wake::Deleted)
+                } else if shared.tail.position > past.position {
+                    Some(Wake::Data)
+                } else {
+                    shared.closed.then_some(Wake::Closed)
+                }
+            })
+            .await
+    }
+
+    /// The encoded form of the span `from..to`, made once for all subscribers that ask for the same `variant`.
+    pub fn share<E>(
+        &self,
+        from: Offset,
+        to: Offset,
+        variant: u64,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let key = SpanKey { log: self.stream.id.0, from: from.position, to: to.position, variant };
+        self.inner.spans.get_or_encode(key, encode)
+    }
+}
+
+/// What one read will give: where it starts and ends, and the bytes between, still to be fetched.
+#[derive(Debug)]
+pub struct ReadPlan {
+    /// Where it starts.
+    pub start: Offset,
+    /// Where it ends: the offset to go on from.
+    pub end: Offset,
+    /// Whether it ended at the tail when it was planned.
+    pub at_tail: bool,
+    /// Whether that tail is final.
+    pub closed: bool,
+    /// Bytes in all.
+    pub len: u64,
+    parts: VecDeque<Part>,
+}
+
+/// Consecutive bytes of a read that come from one place.
+#[derive(Debug)]
+struct Part {
+    source: Source,
+    /// Bytes at the front and the back of the stored unit that are not wanted.
+    trim: (u32, u32),
+}
+
+#[derive(Debug)]
+enum Source {
+    Memory(Bytes),
+    Disk { file: Held, at: u64, len: u32, crc: u32 },
+}
+
+/// A file that stays readable while a plan needs it.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    Table(Arc<Table>),
+    Segment(Arc<SegmentFile>),
+}
+
+impl ReadPlan {
+    /// Whether all bytes are in memory, so that [`fetch`](Self::fetch) never blocks on the disk.
+    pub fn in_memory(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part.source, Source::Memory(_)))
+    }
+
+    /// The next bytes, about [`READ_BYTES_MAX`] of them at most; `None` at the end. Blocks on the disk unless
+    /// [`in_memory`](Self::in_memory). Checksums are verified; after a fault the plan is over.
+    pub fn fetch(&mut self) -> Option<Result<Vec<Bytes>, ReadFault>> {
+        let fetched = match self.parts.front()?.source {
+            Source::Memory(_) => Ok(self.fetch_memory()),
+            Source::Disk { .. } => self.fetch_disk(),
+        };
+        if fetched.is_err() {
+            self.parts.clear();
+        }
+        Some(fetched)
+    }
+
+    fn fetch_memory(&mut self) -> Vec<Bytes> {
+        let mut pieces = Vec::new();
+        let mut total = 0;
+        while total < READ_BYTES_MAX
+            && let Some(Part { source: Source::Memory(bytes), trim }) = self.parts.front()
+        {
+            let piece = trimmed(bytes, *trim);
+            total += piece.len();
+            pieces.push(piece);
+            self.parts.pop_front();
+        }
+        pieces
+    }
+
+    /// Reads neighbouring parts of one file in one go.
+    fn fetch_disk(&mut self) -> Result<Vec<Bytes>, ReadFault> {
+        let Some(Part { source: Source::Disk { file, at, len, .. }, .. }) = self.parts.front() else {
+            return Ok(Vec::new());
+        };
+        let (file, start) = (file.clone(), *at);
+        let mut end = start + u64::from(*len);
+        let mut count = 1;
+        while let Some(Part { source: Source::Disk { file: next, at, len, .. }, .. }) = self.parts.get(count)
+            && next.is(&file)
+            && *at >= end
+            && *at - end <= GAP_BYTES_MAX
+            && *at + u64::from(*len) - start <= READ_BYTES_MAX as u64
+        {
+            end = *at + u64::from(*len);
+            count += 1;
+        }
+        let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
+        file.file()
+            .read_exact_at(&mut buffer, start)
+            .map_err(|error| file.fault(start, &error.to_string()))?;
+        let buffer = Bytes::from(buffer);
+        let mut pieces = Vec::with_capacity(count);
+        for part in self.parts.drain(..count) {
+            let Source::Disk { at, len, crc, .. } = part.source else { continue };
+            let from = usize::try_from(at - start).unwrap_or(usize::MAX);
+            let stored = buffer.slice(from..from + len as usize);
+            if alluvium_journal::checksum(&stored) != crc {
+                return Err(file.fault(at, "the checksum does not match the bytes"));
+            }
+            pieces.push(trimmed(&stored, part.trim));
+        }
+        Ok(pieces)
+    }
+}
+
+fn trimmed(bytes: &Bytes, (front, back): (u32, u32)) -> Bytes {
+    bytes.slice(front as usize..bytes.len() - back as usize)
+}
+
+impl Held {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Table(a), Self::Table(b)) => Arc::ptr_eq(a, b),
+            (Self::Segment(a), Self::Segment(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn file(&self) -> &Arc<dyn DiskFile> {
+        match self {
+            Self::Table(table) => table.file(),
+            Self::Segment(segment) => segment.file(),
+        }
+    }
+
+    fn fault(&self, at: u64, what: &str) -> ReadFault {
+        let path = match self {
+            Self::Table(table) => table.path(),
+            Self::Segment(segment) => segment.path(),
+        };
+        ReadFault(format!("`{}` at byte {at}: {what}", path.display()))
+    }
+}
+
+impl Inner {
+    /// The extent with the byte at `position`, and the file it is in.
+    ///
+    /// A fold may move an extent between the look and the grasp; then it is found where it is now.
+    pub(crate) fn locate_held(
+        &self,
+        stream: &Stream,
+        position: u64,
+    ) -> Result<Option<(Located, Held)>, ReadFault> {
+        for _ in 0..LOCATE_ATTEMPTS_MAX {
+            let Some(located) = stream.locate(position) else { return Ok(None) };
+            let held = match &located.extent {
+                Extent::Block { table, .. } => Some(Held::Table(table.clone())),
+                Extent::Record(extent) => {
+                    let segments = &self.shards[usize::from(located.shard)].segments;
+                    segments.get(extent.place.segment).map(Held::Segment)
+                }
+            };
+            if let Some(held) = held {
+                return Ok(Some((located, held)));
+            }
+        }
+        Err(lost(stream, position))
+    }
+
+    /// Adds the extent at the plan's end to the plan.
+    fn plan_extent(&self, stream: &Stream, tail: Offset, plan: &mut ReadPlan) -> Result<(), ReadFault> {
+        let position = plan.end.position;
+        let Some((located, file)) = self.locate_held(stream, position)? else {
+            return Err(lost(stream, position));
+        };
+        let end_position = located.end_position.min(tail.position);
+        let front = narrow(position - located.extent.start().position);
+        let back = narrow(located.extent.end_position() - end_position);
+        let source = match &located.extent {
+            Extent::Block { table, index } => {
+                let block = &table.blocks()[*index as usize];
+                Source::Disk { file, at: block.data_at, len: block.data_len, crc: block.data_crc }
+            }
+            Extent::Record(JournalExtent { place, .. }) => {
+                let recent = &self.shards[usize::from(located.shard)].recent;
+                match recent.get(place.segment, place.data_at, place.data_len) {
+                    Some(bytes) => Source::Memory(bytes),
+                    None => Source::Disk {
+                        file,
+                        at: place.data_at.into(),
+                        len: place.data_len,
+                        crc: place.data_crc,
+                    },
+                }
+            }
+        };
+        plan.parts.push_back(Part { source, trim: (front, back) });
+        plan.len += end_position - position;
+        plan.end.position = end_position;
+        Ok(())
+    }
+
+    /// The offset at `position`, which is where one extent ends and another starts.
+    fn seam(stream: &Stream, position: u64) -> Result<Offset, ReadFault> {
+        match &stream.fork {
+            Some(fork) if fork.at.position == position => Ok(fork.at),
+            _ => stream
+                .locate(position)
+                .map(|located| located.extent.start())
+                .ok_or_else(|| lost(stream, position)),
+        }
+    }
+}
+
+/// Cannot happen unless the index is wrong; then the reader learns it instead of getting other bytes.
+fn lost(stream: &Stream, position: u64) -> ReadFault {
+    ReadFault(format!("stream `{}` has no bytes at position {position}", stream.path.as_str()))
+}
+
+/// Both ends of an extent are within `u32` of each other.
+fn narrow(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,159 @@
+//! A stream as its records make it: what recovery and folding both build, by the same steps.
+
+use alluvium_journal::{self as journal, CheckpointEntry, Mutation, StreamId, TableExtent};
+use alluvium_protocol::Offset;
+use thiserror::Error;
+
+use crate::stream::{State, offset_of, pair_of, producer_of, stamp_of};
+
+/// The durable facts of one stream, without the places of its bytes.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) id: StreamId,
+    /// Without its body.
+    pub(crate) create: journal::Create,
+    pub(crate) created_ms: u64,
+    pub(crate) deadline_ms: Option<u64>,
+    pub(crate) state: State,
+}
+
+/// A record does not fit what came before it: the store is damaged in a way that checksums did not show.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Inconsistent {
+    /// A record of a stream that does not exist.
+    #[error("a record of stream {0:#x}, which does not exist")]
+    UnknownStream(u64),
+    /// A second birth.
+    #[error("stream {0:#x} is created twice")]
+    CreatedTwice(u64),
+    /// An append somewhere else than at the tail.
+    #[error("an append to stream {stream:#x} at {start} where its tail is {tail}")]
+    NotAtTail {
+        /// The stream.
+        stream: u64,
+        /// Where the append says it starts.
+        start: Offset,
+        /// Where the stream ends.
+        tail: Offset,
+    },
+    /// Something happens to a stream after its end.
+    #[error("a record of stream {0:#x} after its deletion")]
+    AfterDelete(u64),
+    /// A stored path or content type breaks the rules.
+    #[error("stream {0:#x} has an invalid path or content type")]
+    Invalid(u64),
+    /// A live fork whose source is gone.
+    #[error("stream {stream:#x} is a fork of stream {source_stream:#x}, which does not exist")]
+    SourceMissing {
+        /// The fork.
+        stream: u64,
+        /// The source or an ancestor of it.
+        source_stream: u64,
+    },
+    /// A fork that is, through others, its own source.
+    #[error("stream {0:#x} is a fork of itself")]
+    ForkCycle(u64),
+    /// A checkpoint names blocks that its table does not have.
+    #[error("stream {0:#x} refers to blocks that are not in its table")]
+    Extent(u64),
+}
+
+impl Rebuilt {
+    /// Starts from a create record; returns its body, whose bytes the caller places.
+    pub(crate) fn born(
+        id: StreamId,
+        mut create: journal::Create,
+        time_ms: u64,
+    ) -> (Self, Option<journal::Append>) {
+        let body = create.body.take();
+        let tail = create.fork.as_ref().map_or(Offset::ZERO, |fork| offset_of(fork.at));
+        let mut state = State::new(tail, time_ms);
+        if let Some(body) = &body {
+            state.apply(body, time_ms);
+        }
+        let deadline_ms = create.deadline_ms;
+        (Self { id, create, created_ms: time_ms, deadline_ms, state }, body)
+    }
+
+    /// Takes in a record that follows the birth.
+    pub(crate) fn apply(&mut self, mutation: &Mutation, time_ms: u64) -> Result<(), Inconsistent> {
+        if self.state.deleted {
+            return Err(Inconsistent::AfterDelete(self.id.0));
+        }
+        match mutation {
+            Mutation::Create(_) => return Err(Inconsistent::CreatedTwice(self.id.0)),
+            Mutation::Append(append) => {
+                let (start, tail) = (offset_of(append.start), self.state.tail);
+                if start != tail {
+                    return Err(Inconsistent::NotAtTail { stream: self.id.0, start, tail });
+                }
+                self.state.apply(append, time_ms);
+                self.renewed(append.renew_deadline_ms);
+            }
+            Mutation::Delete { .. } => self.state.deleted = true,
+            Mutation::Renew { deadline_ms } => self.renewed(Some(*deadline_ms)),
+        }
+        Ok(())
+    }
+
+    fn renewed(&mut self, deadline_ms: Option<u64>) {
+        if let Some(deadline_ms) = deadline_ms {
+            self.deadline_ms = Some(self.deadline_ms.map_or(deadline_ms, |held| held.max(deadline_ms)));
+        }
+    }
+
+    /// Starts from a checkpoint; returns where its bytes are.
+    pub(crate) fn from_entry(entry: CheckpointEntry) -> (Self, Vec<TableExtent>) {
+        let state = State {
+            tail: offset_of(entry.tail),
+            closed: entry.closed,
+            closed_by: entry.closed_by.as_ref().and_then(stamp_of),
+            last_seq: entry.last_seq.map(String::into_boxed_str),
+            producers: entry
+                .producers
+                .iter()
+                .filter_map(stamp_of)
+                .map(|stamp| (stamp.id.clone(), stamp.state()))
+                .collect(),
+            deleted: entry.deleted,
+            last_write_ms: entry.last_write_ms,
+        };
+        let rebuilt = Self {
+            id: entry.stream,
+            create: entry.create,
+            created_ms: entry.created_ms,
+            deadline_ms: entry.deadline_ms,
+            state,
+        };
+        (rebuilt, entry.extents)
+    }
+
+    /// What a checkpoint keeps.
+    pub(crate) fn into_entry(self, extents: Vec<TableExtent>) -> CheckpointEntry {
+        let state = self.state;
+        let mut producers: Vec<_> = state
+            .producers
+            .into_iter()
+            .map(|(id, held)| journal::Producer {
+                id: id.as_str().to_owned(),
+                epoch: held.epoch,
+                seq: held.seq,
+            })
+            .collect();
+        producers.sort_by(|a, b| a.id.cmp(&b.id));
+        CheckpointEntry {
+            stream: self.id,
+            create: self.create,
+            created_ms: self.created_ms,
+            last_write_ms: state.last_write_ms,
+            tail: pair_of(state.tail),
+            deadline_ms: self.deadline_ms,
+            closed: state.closed,
+            closed_by: state.closed_by.as_ref().map(producer_of),
+            last_seq: state.last_seq.map(Into::into),
+            producers,
+            deleted: state.deleted,
+            extents,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Opening a data directory: checkpoint, tables, then the journal's tail.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use alluvium_env::Env;
+use alluvium_journal::{
+    self as journal, CheckpointError, CheckpointReader, DataDirectory, FormatError, JournalError,
+    JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, StreamId,
+    Table, TableError, checkpoint_name, table_name,
+};
+use alluvium_tail::{Recent, SpanCache};
+use parking_lot::{Mutex, RwLock};
+use thiserror::Error;
+
+use crate::committer::Committer;
+use crate::engine::{Engine, Inner};
+use crate::expiry::Expiries;
+use crate::extent::{Extents, JournalExtent, TableRun};
+use crate::fault::Fault;
+use crate::link::link;
+use crate::options::{Options, SHARDS_MAX, SHARED_SPANS, Threads};
+use crate::queue::Queue;
+use crate::rebuilt::{Inconsistent, Rebuilt};
+use crate::shard::{Folded, HeldTable, Shard};
+use crate::stream::offset_of;
+use crate::threads::Maintenance;
+
+/// Why an engine did not open. Nothing on disk was changed but what a torn write left behind.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The directory is foreign, newer, locked or unreadable.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The options contradict each other.
+    #[error("invalid options: {0}")]
+    Options(&'static str),
+    /// The manifest of a shard.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Records that contradict each other.
+    #[error("`{}`: {source}", dir.display())]
+    Inconsistent {
+        /// The folder of the shard.
+        dir: PathBuf,
+        /// The contradiction.
+        source: Inconsistent,
+    },
+    /// A file operation.
+    #[error("`{}`", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The engine's threads.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// A shard read back, before its streams are linked to their sources.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) dir: PathBuf,
+    pub(crate) streams: HashMap<StreamId, (Rebuilt, Extents)>,
+    segments: Arc<Segments>,
+    writer: JournalWriter,
+    folded: Folded,
+    next_stream: u64,
+}
+
+impl Engine {
+    /// Opens the data directory `dir`, making it if it is missing or empty, and recovers what it holds.
+    pub fn open(env: Env, dir: &Path, options: Options) -> Result<Self, OpenError> {
+        check(&options)?;
+        let mut directory = DataDirectory::open(&env, dir)?;
+        let fresh = directory.format().is_none();
+        let (shards, segment_bytes) = match directory.format() {
+            Some(format) => (format.shards, format.segment_bytes),
+            None => (options.shards, options.segment_bytes),
+        };
+        if u64::from(options.limits.append_bytes_max) * 2 > u64::from(segment_bytes) {
+            return Err(OpenError::Options("the largest append must fit twice in a journal segment"));
+        }
+        let mut recovered = Vec::with_capacity(usize::from(shards));
+        for index in 0..shards {
+            let shard_dir = directory.shard_dir(index);
+            let shard = match fresh {
+                true => Recovered::create(&env, shard_dir, index, segment_bytes)?,
+                false => Recovered::open(&env, shard_dir, segment_bytes)?,
+            };
+            recovered.push(shard);
+        }
+        if fresh {
+            directory.mark(shards, segment_bytes)?;
+        }
+        let inner = Arc::new(assemble(env, options, directory, recovered)?);
+        if inner.options.threads == Threads::Spawned {
+            inner.start_threads()?;
+        }
+        Ok(Self { inner })
+    }
+}
+
+fn check(options: &Options) -> Result<(), OpenError> {
+    if options.shards == 0 || options.shards > SHARDS_MAX {
+        return Err(OpenError::Options("the number of shards is out of range"));
+    }
+    if options.fold_segments == 0 {
+        return Err(OpenError::Options("a fold needs at least one sealed segment"));
+    }
+    Ok(())
+}
+
+impl Recovered {
+    fn create(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { path: dir.clone(), source };
+        env.disk.create_dir_all(&dir).map_err(io)?;
+        let segments = Segments::create(env, &dir, segment_bytes, 1)?;
+        let manifest = Manifest {
+            shard: index,
+            checkpoint: None,
+            tables: Vec::new(),
+            first_segment: 1,
+            last_seq: 0,
+            next_file: 1,
+        };
+        manifest.write(env.disk.as_ref(), &dir)?;
+        Self::replay(dir, segments, Folded { manifest, tables: Vec::new() }, HashMap::new(), 0)
+    }
+
+    fn open(env: &Env, dir: PathBuf, segment_bytes: u32) -> Result<Self, OpenError> {
+        let disk = env.disk.as_ref();
+        let Some(manifest) = Manifest::read(disk, &dir)? else {
+            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(OpenError::Io { path: dir.join(journal::manifest::MANIFEST_NAME), source });
+        };
+        remove_leftovers(env, &dir, &manifest)?;
+        let mut tables = Vec::with_capacity(manifest.tables.len());
+        for number in &manifest.tables {
+            let table = Arc::new(Table::open(disk, &dir.join(table_name(*number)))?);
+            tables.push(HeldTable { table, live_bytes: 0 });
+        }
+        let mut streams = HashMap::new();
+        let mut next_stream = 0;
+        if let Some(number) = manifest.checkpoint {
+            let mut reader = CheckpointReader::open(disk, &dir.join(checkpoint_name(number)))?;
+            for entry in &mut reader {
+                let (rebuilt, extents) = Rebuilt::from_entry(entry?);
+                let runs = hold_runs(&mut tables, &extents)
+                    .ok_or(Inconsistent::Extent(rebuilt.id.0))
+                    .map_err(|source| OpenError::Inconsistent { dir: dir.clone(), source })?;
+                streams.insert(rebuilt.id, (rebuilt, Extents { tables: runs, ..Extents::default() }));
+            }
+            next_stream = reader.end().map_or(0, |end| end.next_stream);
+        }
+        let segments = Segments::open(env, &dir, segment_bytes, manifest.first_segment)?;
+        Self::replay(dir, segments, Folded { manifest, tables }, streams, next_stream)
+    }
+
+    fn replay(
+        dir: PathBuf,
+        segments: Arc<Segments>,
+        folded: Folded,
+        mut streams: HashMap<StreamId, (Rebuilt, Extents)>,
+        mut next_stream: u64,
+    ) -> Result<Self, OpenError> {
+        let replayed = journal::replay(&segments, &mut |record, place| {
+            next_stream = next_stream.max(record.stream.counter() + 1);
+            replay_record(&mut streams, record, place)
+        });
+        let replayed = replayed.map_err(|error| match error {
+            ReplayError::Journal(error) => error.into(),
+            ReplayError::Sink(source) => OpenError::Inconsistent { dir: dir.clone(), source },
+        })?;
+        if let Some(torn) = replayed.torn {
+            tracing::info!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut an unacknowledged tail");
+        }
+        let writer = JournalWriter::resume(segments.clone(), &replayed)?;
+        Ok(Self { dir, streams, segments, writer, folded, next_stream })
+    }
+}
+
+fn replay_record(
+    streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
+    record: Record,
+    place: RecordPlace,
+) -> Result<(), Inconsistent> {
+    let Record { stream: id, time_ms, mutation } = record;
+    if let Mutation::Create(create) = mutation {
+        let (rebuilt, body) = Rebuilt::born(id, create, time_ms);
+        let mut extents = Extents::default();
+        if let Some(body) = body.filter(|body| !body.lengths.is_empty()) {
+            extents.journal.push_back(JournalExtent { start: offset_of(body.start), place });
+        }
+        return match streams.insert(id, (rebuilt, extents)) {
+            None => Ok(()),
+            Some(_) => Err(Inconsistent::CreatedTwice(id.0)),
+        };
+    }
+    let (rebuilt, extents) = streams.get_mut(&id).ok_or(Inconsistent::UnknownStream(id.0))?;
+    let start = rebuilt.state.tail;
+    rebuilt.apply(&mutation, time_ms)?;
+    if rebuilt.state.tail != start {
+        extents.journal.push_back(JournalExtent { start, place });
+    }
+    Ok(())
+}
+
+/// Finds the tables of a checkpoint's extents, and counts their bytes as live.
+fn hold_runs(tables: &mut [HeldTable], extents: &[journal::TableExtent]) -> Option<Vec<TableRun>> {
+    let mut runs = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let index = tables.binary_search_by_key(&extent.table, |held| held.table.number()).ok()?;
+        let held = &mut tables[index];
+        let end = u64::from(extent.first_block) + u64::from(extent.block_count);
+        if extent.block_count == 0 || end > held.table.blocks().len() as u64 {
+            return None;
+        }
+        held.live_bytes += extent.end.1.checked_sub(extent.start.1)?;
+        runs.push(TableRun::new(held.table.clone(), extent));
+    }
+    Some(runs)
+}
+
+/// Removes what an interrupted fold left: files that the manifest does not name.
+fn remove_leftovers(env: &Env, dir: &Path, manifest: &Manifest) -> Result<(), OpenError> {
+    let wanted: Vec<String> = manifest
+        .tables
+        .iter()
+        .map(|number| table_name(*number))
+        .chain(manifest.checkpoint.map(checkpoint_name))
+        .collect();
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        |source| OpenError::Io { path, source }
+    };
+    for name in env.disk.list(dir).map_err(io(dir))? {
+        let folds = name.starts_with("table-") || name.starts_with("checkpoint-");
+        if folds && !wanted.contains(&name) {
+            let path = dir.join(&name);
+            env.disk.remove(&path).map_err(io(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the recovered shards together to an engine at rest.
+fn assemble(
+    env: Env,
+    options: Options,
+    directory: DataDirectory,
+    mut recovered: Vec<Recovered>,
+) -> Result<Inner, OpenError> {
+    let linked = link(&mut recovered)?;
+    let recent_bytes = options.recent_bytes / recovered.len().max(1);
+    let mut shards = Vec::with_capacity(recovered.len());
+    for (index, shard) in recovered.into_iter().enumerate() {
+        let expiries = Expiries::default();
+        let mut directory = HashMap::new();
+        let mut retained = HashMap::new();
+        for stream in linked.iter().filter(|stream| usize::from(stream.id.shard()) == index) {
+            let deleted = stream.shared.lock().deleted;
+            if deleted {
+                retained.insert(stream.id, stream.clone());
+                directory.entry(stream.path.clone()).or_insert_with(|| stream.clone());
+            } else {
+                expiries.watch(stream);
+                directory.insert(stream.path.clone(), stream.clone());
+            }
+        }
+        shards.push(Shard {
+            index: u16::try_from(index).unwrap_or_default(),
+            dir: shard.dir,
+            directory: RwLock::new(directory),
+            retained: Mutex::new(retained),
+            queue: Queue::new(&options.limits),
+            committer: Mutex::new(Committer::new(shard.writer, shard.next_stream)),
+            segments: shard.segments,
+            recent: Recent::new(recent_bytes),
+            expiries,
+            folded: Mutex::new(shard.folded),
+            garbage_bytes: AtomicU64::new(0),
+        });
+    }
+    Ok(Inner {
+        env,
+        options,
+        shards,
+        spans: SpanCache::new(SHARED_SPANS),
+        streams: AtomicU64::new(linked.len() as u64),
+        stopped: AtomicBool::new(false),
+        maintenance: Maintenance::default(),
+        directory: Mutex::new(Some(directory)),
+    })
+}

@@ -1,0 +1,106 @@
+//! The tables that one fold writes: one after the other, each up to a size.
+
+use std::path::{Path, PathBuf};
+
+use alluvium_env::Disk;
+use alluvium_journal::{RawOffset, StreamId, TableError, TableExtent, TableSummary, TableWriter, table_name};
+
+/// Writes tables and remembers which blocks hold which stream.
+pub(crate) struct TableSet<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    next_number: u64,
+    table_bytes_max: u64,
+    current: Option<Current>,
+    written: Vec<WrittenTable>,
+}
+
+struct Current {
+    writer: TableWriter,
+    path: PathBuf,
+    bytes: u64,
+    /// Gapless spans of one stream each, in the order of the file.
+    spans: Vec<Span>,
+}
+
+struct Span {
+    stream: StreamId,
+    start: RawOffset,
+    end: RawOffset,
+}
+
+/// A finished table, synced but not named by any manifest yet.
+pub(crate) struct WrittenTable {
+    pub(crate) path: PathBuf,
+    pub(crate) runs: Vec<(StreamId, TableExtent)>,
+}
+
+impl<'a> TableSet<'a> {
+    /// Tables in `dir`, numbered from `next_number`.
+    pub(crate) fn new(disk: &'a dyn Disk, dir: &'a Path, next_number: u64, table_bytes_max: u64) -> Self {
+        Self { disk, dir, next_number, table_bytes_max, current: None, written: Vec::new() }
+    }
+
+    /// Adds messages of a stream, in the order of streams and positions.
+    pub(crate) fn push(
+        &mut self,
+        stream: StreamId,
+        start: RawOffset,
+        lengths: &[u32],
+        append_ends: &[bool],
+        data: &[u8],
+    ) -> Result<(), TableError> {
+        if self.current.is_none() {
+            let path = self.dir.join(table_name(self.next_number));
+            let writer = TableWriter::create(self.disk, &path, self.next_number)?;
+            self.next_number += 1;
+            self.current = Some(Current { writer, path, bytes: 0, spans: Vec::new() });
+        }
+        if let Some(current) = &mut self.current {
+            current.writer.push_messages(stream, start, lengths, append_ends, data)?;
+            current.bytes += data.len() as u64;
+            let appends = append_ends.iter().filter(|ends| **ends).count() as u64;
+            let end = (start.0 + appends, start.1 + data.len() as u64);
+            match current.spans.last_mut() {
+                Some(span) if span.stream == stream && span.end == start => span.end = end,
+                _ => current.spans.push(Span { stream, start, end }),
+            }
+            if current.bytes >= self.table_bytes_max {
+                self.finish_current()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_current(&mut self) -> Result<(), TableError> {
+        if let Some(current) = self.current.take() {
+            let runs = runs_of(&current.spans, &current.writer.finish()?);
+            self.written.push(WrittenTable { path: current.path, runs });
+        }
+        Ok(())
+    }
+
+    /// Syncs the last table; returns all of them and the next free number.
+    pub(crate) fn finish(mut self) -> Result<(Vec<WrittenTable>, u64), TableError> {
+        self.finish_current()?;
+        Ok((self.written, self.next_number))
+    }
+}
+
+/// The blocks that hold each span.
+fn runs_of(spans: &[Span], summary: &TableSummary) -> Vec<(StreamId, TableExtent)> {
+    let mut runs = Vec::with_capacity(spans.len());
+    let mut blocks = summary.blocks.iter().zip(0u32..).peekable();
+    for span in spans {
+        let Some((_, first_block)) = blocks.peek().copied() else { break };
+        let mut block_count = 0;
+        while blocks.next_if(|(block, _)| block.stream == span.stream && block.start.1 < span.end.1).is_some()
+        {
+            block_count += 1;
+        }
+        let extent =
+            TableExtent { table: summary.number, first_block, block_count, start: span.start, end: span.end };
+        runs.push((span.stream, extent));
+    }
+    runs
+}

@@ -1,0 +1,153 @@
+//! An engine in a temporary folder, and short names for what tests do with it.
+
+use std::sync::Arc;
+
+use alluvium_engine::{
+    AppendError, AppendRequest, Appended, CreateError, CreateRequest, Created, Engine, Fault, Options,
+    StreamReader,
+};
+use alluvium_env::Env;
+use alluvium_protocol::{ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, StreamPath};
+use bytes::Bytes;
+use tempfile::TempDir;
+
+/// An engine and its folder; both go away together.
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    options: Options,
+    dir: TempDir,
+}
+
+pub(crate) fn path(text: &str) -> StreamPath {
+    StreamPath::parse_decoded(text).unwrap()
+}
+
+pub(crate) fn small_options() -> Options {
+    let mut options = Options::new(Arc::new(|fault: &Fault| panic!("{fault}")));
+    options.shards = 2;
+    options.segment_bytes = 256 * 1024;
+    options.recent_bytes = 16 * 1024;
+    options.limits.append_bytes_max = 64 * 1024;
+    options
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(small_options())
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(), dir.path(), options.clone()).unwrap();
+        Self { engine, options, dir }
+    }
+
+    /// A clean restart.
+    pub(crate) fn restart(&mut self) {
+        self.engine.shutdown();
+        self.engine = Engine::open(Env::real(), self.dir.path(), self.options.clone()).unwrap();
+    }
+
+    pub(crate) async fn create(&self, name: &str, content_type: &str) -> Created {
+        let request = create_request(content_type);
+        self.engine.create(&path(name), request).await.unwrap()
+    }
+
+    pub(crate) async fn fork(
+        &self,
+        name: &str,
+        source: &str,
+        offset: Option<Offset>,
+        sub_offset: u64,
+    ) -> Result<Created, CreateError> {
+        let origin = ForkOrigin { source: path(source), offset, sub_offset };
+        let request =
+            CreateRequest { content_type: None, fork: Some(origin), ..create_request("text/plain") };
+        self.engine.create(&path(name), request).await
+    }
+
+    pub(crate) async fn append(&self, name: &str, content_type: &str, body: &[u8]) -> Appended {
+        self.try_append(name, append_request(content_type, body)).await.unwrap()
+    }
+
+    pub(crate) async fn try_append(
+        &self,
+        name: &str,
+        request: AppendRequest,
+    ) -> Result<Appended, AppendError> {
+        self.engine.append(&path(name), request).await
+    }
+
+    pub(crate) fn reader(&self, name: &str) -> StreamReader {
+        self.engine.open_stream(&path(name)).unwrap()
+    }
+
+    /// All stored bytes of a stream, read in pages of about `page` bytes; and the offsets between the pages.
+    pub(crate) fn read_pages(&self, name: &str, page: u64) -> (Vec<u8>, Vec<Offset>) {
+        let reader = self.reader(name);
+        let mut from = reader.resolve(OffsetQuery::Start).unwrap();
+        let (mut bytes, mut seams) = (Vec::new(), vec![from]);
+        loop {
+            let mut plan = reader.read(from, page).unwrap();
+            let (end, at_tail, before) = (plan.end, plan.at_tail, bytes.len() as u64);
+            while let Some(pieces) = plan.fetch() {
+                pieces.unwrap().iter().for_each(|piece| bytes.extend_from_slice(piece));
+            }
+            assert_eq!(bytes.len() as u64 - before, end.position - from.position);
+            assert_eq!(reader.resolve(OffsetQuery::At(end)), Ok(end), "a page ends on a boundary");
+            from = end;
+            seams.push(end);
+            if at_tail {
+                return (bytes, seams);
+            }
+        }
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        self.read_pages(name, u64::MAX).0
+    }
+
+    pub(crate) fn fold(&self) {
+        for shard in 0..self.engine.shards() {
+            self.engine.step_fold(shard).unwrap();
+        }
+    }
+}
+
+pub(crate) fn create_request(content_type: &str) -> CreateRequest {
+    CreateRequest {
+        content_type: Some(ContentType::parse(content_type).unwrap()),
+        lifetime: Lifetime::Forever,
+        closed: false,
+        body: Bytes::new(),
+        fork: None,
+    }
+}
+
+pub(crate) fn append_request(content_type: &str, body: &[u8]) -> AppendRequest {
+    AppendRequest {
+        content_type: Some(ContentType::parse(content_type).unwrap()),
+        body: Bytes::copy_from_slice(body),
+        ..AppendRequest::default()
+    }
+}
+
+pub(crate) fn stamp(id: &str, epoch: u64, seq: u64) -> ProducerStamp {
+    ProducerStamp::parse(Some(id), Some(&epoch.to_string()), Some(&seq.to_string())).unwrap().unwrap()
+}
+
+impl Fixture {
+    /// Bytes of all files of the engine.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        fn sum(dir: &std::path::Path) -> u64 {
+            let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+            entries
+                .map(|entry| match entry.metadata().unwrap() {
+                    meta if meta.is_dir() => sum(&entry.path()),
+                    meta => meta.len(),
+                })
+                .sum()
+        }
+        sum(self.dir.path())
+    }
+}
