@@ -102,6 +102,11 @@ impl SimDisk {
         self.0.lock().names.files()
     }
 
+    /// The length of a file as readers see it.
+    pub fn file_len(&self, path: &Path) -> Option<u64> {
+        self.0.lock().file_len(path)
+    }
+
     /// The number of files opened and not dropped, for tests that look for leaks.
     pub fn open_handles(&self) -> usize {
         self.0.lock().open_handles()

@@ -349,6 +349,13 @@ impl State {
         used.iter().filter_map(|inode| self.inodes.get(inode)).map(Content::len).sum()
     }
 
+    pub(super) fn file_len(&self, path: &Path) -> Option<u64> {
+        match self.names.get(path)? {
+            Entry::File(inode) => self.inodes.get(&inode).map(Content::len),
+            Entry::Directory => None,
+        }
+    }
+
     pub(super) fn rot(&mut self, path: &Path, at: u64, mask: u8) -> bool {
         let Some(Entry::File(inode)) = self.names.get(path) else {
             return false;

@@ -1,0 +1,139 @@
+//! Starting again: after a crash the engine must be where the model was after some of the commands that were under
+//! way, in order, and after all that were answered.
+
+use crate::client;
+use crate::model::{Answer, Command, Model, Refusal};
+use crate::report::Violation;
+use crate::world::{Waiting, World};
+
+/// How often a start may be interrupted by a planned crash or fault before it must succeed.
+const INTERRUPTED_STARTS_MAX: u32 = 8;
+
+impl World {
+    /// Ends the process, whatever it was doing, and starts a new one. `committing` are the commands of the shard
+    /// that was interrupted in a commit: any first part of them may have become durable.
+    pub(crate) fn recover(&mut self, committing: Option<Vec<Waiting>>) -> Result<(), Violation> {
+        let mut candidates = self.candidates(committing.unwrap_or_default())?;
+        // What waited elsewhere was never written.
+        for lost in std::mem::take(&mut self.waiting) {
+            candidates.iter_mut().for_each(|candidate| candidate.abandon(&lost.command));
+            self.remember(&lost.command);
+        }
+        candidates.iter_mut().for_each(Model::end_batch);
+        candidates.iter_mut().for_each(Model::restart);
+        self.engine = None;
+        // After a failed sync the process ends and the kernel lives on, or the power is lost too.
+        if self.disk.is_down() || (self.setup.random_losses() && self.rng.percent(30)) {
+            self.disk.restart();
+        } else {
+            self.disk.kill();
+        }
+        self.start(candidates)
+    }
+
+    /// The states that may be found, for commands of which an unknown number became durable.
+    fn candidates(&mut self, committing: Vec<Waiting>) -> Result<Vec<Model>, Violation> {
+        let now_ms = self.now_ms();
+        let mut candidate = self.model.clone();
+        let mut candidates = vec![candidate.clone()];
+        for mut one in committing {
+            let answer = client::poll(&mut one.answering)
+                .filter(|answer| *answer != Answer::Refused(Refusal::Stopped));
+            if answer == Some(Answer::Refused(Refusal::Full)) {
+                candidates.iter_mut().for_each(|earlier| earlier.abandon(&one.command));
+                candidate.abandon(&one.command);
+                continue;
+            }
+            let expected = candidate.admit(&one.command, answer.as_ref(), now_ms);
+            match answer {
+                Some(actual) if expected.agrees(&actual) => {
+                    // It was answered, so nothing earlier may be missing.
+                    candidates.clear();
+                }
+                Some(actual) => {
+                    return Err(Violation::new(format!(
+                        "{:?}: expected {expected:?}, the engine says {actual:?} before it stops",
+                        one.command
+                    )));
+                }
+                None => {
+                    self.remember(&one.command);
+                    // The earlier candidates are those in which this command was lost.
+                    candidates.iter_mut().for_each(|earlier| earlier.abandon(&one.command));
+                }
+            }
+            candidates.push(candidate.clone());
+        }
+        Ok(candidates)
+    }
+
+    /// Keeps an append whose answer is lost for a retry, if its producer can.
+    fn remember(&mut self, command: &Command) {
+        if let Command::Append { ask, .. } = command
+            && ask.stamp.is_some()
+        {
+            self.unanswered.push(ask.clone());
+        }
+    }
+
+    /// Opens the engine and finds out which of the candidates it is in.
+    pub(crate) fn start(&mut self, candidates: Vec<Model>) -> Result<(), Violation> {
+        for attempt in 0.. {
+            if attempt < INTERRUPTED_STARTS_MAX && self.setup.random_losses() && self.rng.percent(10) {
+                self.disk.crash_at(self.disk.operations() + self.rng.below(30));
+            }
+            let before = self.disk.counts();
+            match self.open_engine() {
+                Ok(engine) => {
+                    self.engine = Some(engine);
+                    break;
+                }
+                Err(_) if self.disk.is_down() => {
+                    self.counts.interrupted_starts += 1;
+                    self.disk.restart();
+                }
+                // No space, or a planned fault.
+                Err(_) if self.disk.counts() != before && attempt < INTERRUPTED_STARTS_MAX => {
+                    self.counts.interrupted_starts += 1;
+                    self.disk.kill();
+                    self.disk.set_capacity(None);
+                }
+                Err(error) => return Err(Violation::new(format!("the engine does not open: {error}"))),
+            }
+        }
+        self.log.note(|| "opened".to_owned());
+        self.choose(candidates)?;
+        self.check_everything()?;
+        self.probe_producers()
+    }
+
+    fn choose(&mut self, candidates: Vec<Model>) -> Result<(), Violation> {
+        let count = candidates.len();
+        let mut differences = Vec::new();
+        // The fullest first: a command without a visible effect counts as done.
+        for (nth, mut candidate) in candidates.into_iter().enumerate().rev() {
+            match self.compare(&mut candidate) {
+                Ok(()) => {
+                    if count > 1 {
+                        self.counts.uncertain_recoveries += 1;
+                        self.counts.partial_recoveries += u64::from(nth + 1 < count);
+                    }
+                    self.model = candidate;
+                    return Ok(());
+                }
+                Err(difference) => differences.push(format!("after {nth} of {}: {difference}", count - 1)),
+            }
+        }
+        Err(Violation::new(format!("what was recovered is no state that may be: {}", differences.join("; "))))
+    }
+
+    /// Repeats the last request of every producer, and one with a gap: if the engine had forgotten a producer, or
+    /// remembered another state than its bytes say, the answers would differ.
+    fn probe_producers(&mut self) -> Result<(), Violation> {
+        for ask in self.probes() {
+            self.counts.probes += 1;
+            self.step(crate::operation::Operation::Append(ask))?;
+        }
+        (0..self.setup.shards).try_for_each(|shard| self.commit(shard))
+    }
+}

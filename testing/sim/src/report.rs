@@ -1,0 +1,114 @@
+//! What a run has to say: what it did, and what was wrong.
+
+use std::ops::AddAssign;
+
+use alluvium_env::sim::FaultCounts;
+
+use crate::model::Answer;
+
+/// The engine did what must not be.
+#[derive(Clone, Debug)]
+pub struct Violation(String);
+
+impl Violation {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What happened in a run; a simulation in which nothing went wrong must show that something could have.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[expect(missing_docs, reason = "each is what its name says, counted")]
+pub struct Counts {
+    pub operations: u64,
+    pub created: u64,
+    pub appended: u64,
+    pub duplicates: u64,
+    pub deleted: u64,
+    pub refused: u64,
+    pub reads: u64,
+    pub comparisons: u64,
+    pub probes: u64,
+    pub retries: u64,
+    pub folds: u64,
+    pub failed_folds: u64,
+    pub restarts: u64,
+    pub kills: u64,
+    pub interrupted_commits: u64,
+    pub interrupted_folds: u64,
+    pub interrupted_starts: u64,
+    /// Recoveries that had more than one state to be in.
+    pub uncertain_recoveries: u64,
+    /// Those in which something was lost that nobody had been told of.
+    pub partial_recoveries: u64,
+    pub faults: FaultCounts,
+}
+
+impl Counts {
+    pub(crate) fn answer(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Created { fresh, .. } => self.created += u64::from(*fresh),
+            Answer::Appended { duplicate: true, .. } => self.duplicates += 1,
+            Answer::Appended { .. } => self.appended += 1,
+            Answer::Deleted => self.deleted += 1,
+            Answer::Refused(_) => self.refused += 1,
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.created += other.created;
+        self.appended += other.appended;
+        self.duplicates += other.duplicates;
+        self.deleted += other.deleted;
+        self.refused += other.refused;
+        self.reads += other.reads;
+        self.comparisons += other.comparisons;
+        self.probes += other.probes;
+        self.retries += other.retries;
+        self.folds += other.folds;
+        self.failed_folds += other.failed_folds;
+        self.restarts += other.restarts;
+        self.kills += other.kills;
+        self.interrupted_commits += other.interrupted_commits;
+        self.interrupted_folds += other.interrupted_folds;
+        self.interrupted_starts += other.interrupted_starts;
+        self.uncertain_recoveries += other.uncertain_recoveries;
+        self.partial_recoveries += other.partial_recoveries;
+        self.faults += other.faults;
+    }
+}
+
+/// The operations of a run as lines, if someone wants to read them.
+#[derive(Debug)]
+pub(crate) struct Log(Option<Vec<String>>);
+
+impl Log {
+    pub(crate) fn new(keep: bool) -> Self {
+        Self(keep.then(Vec::new))
+    }
+
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.0 {
+            lines.push(line());
+        }
+    }
+
+    pub(crate) fn extend(&mut self, more: Vec<String>) {
+        if let Some(lines) = &mut self.0 {
+            lines.extend(more.into_iter().map(|line| format!("    {line}")));
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        self.0.take().unwrap_or_default()
+    }
+}

@@ -1,0 +1,103 @@
+//! Bit rot: what is damaged is reported with its file, what isn't stays readable, and nothing wrong is ever read.
+
+use std::path::PathBuf;
+
+use alluvium_env::sim::Rng;
+use alluvium_sim::draw::PATHS;
+use alluvium_sim::operation::{AppendAsk, Body, CreateAsk, Kind, Life, Operation};
+use alluvium_sim::world::{Setup, World};
+
+/// A world with streams of every kind in tables and in the journal, and nothing kept in memory.
+fn world(seed: u64) -> World {
+    let setup = Setup { recent_bytes: 0, table_bytes_max: 8 * 1024, ..Setup::quiet(seed) };
+    let mut world = World::new(setup, false).unwrap();
+    let mut step = |operation| world.step(operation).unwrap();
+    for path in PATHS {
+        step(Operation::Create(CreateAsk {
+            path: path.to_owned(),
+            kind: Some(Kind::Json),
+            life: Life::Forever,
+            closed: false,
+            body: Body::EMPTY,
+            fork: None,
+        }));
+    }
+    for round in 0..8 {
+        step(Operation::Commit(0));
+        step(Operation::Commit(1));
+        for path in PATHS {
+            let texts = (0..4).map(|nth| format!("\"{round} {nth} {}\"", "x".repeat(90))).collect();
+            step(Operation::Append(AppendAsk {
+                path: path.to_owned(),
+                kind: Kind::Json,
+                body: Body::Json(texts),
+                stamp: None,
+                seq: None,
+                close: false,
+            }));
+        }
+        if round % 3 == 1 {
+            step(Operation::Fold(0));
+            step(Operation::Fold(1));
+        }
+    }
+    step(Operation::Commit(0));
+    step(Operation::Commit(1));
+    world
+}
+
+fn damageable(world: &World) -> Vec<(PathBuf, u64)> {
+    let stored = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("table-") || name.starts_with("journal-")
+    };
+    let with_len = |path: PathBuf| world.disk().file_len(&path).map(|len| (path, len));
+    world.disk().files().into_iter().filter(stored).filter_map(with_len).collect()
+}
+
+#[test]
+fn a_damaged_byte_is_reported_with_its_file_and_never_read() {
+    let mut world = world(1);
+    assert_eq!(world.read_faults().unwrap(), Vec::<String>::new());
+    let files = damageable(&world);
+    assert!(files.iter().any(|(path, _)| path.to_string_lossy().contains("table-")), "{files:?}");
+    let mut rng = Rng::new(7);
+    let mut reported = 0;
+    for _ in 0..300 {
+        let (path, len) = rng.pick(&files).clone();
+        let at = rng.below(len);
+        assert!(world.disk().rot(&path, at, 0x10));
+        for fault in world.read_faults().unwrap() {
+            reported += 1;
+            assert!(fault.contains(&*path.to_string_lossy()), "byte {at} of {}: {fault}", path.display());
+        }
+        world.disk().rot(&path, at, 0x10);
+    }
+    assert!(reported > 50, "only {reported} faults were seen");
+    assert_eq!(world.read_faults().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_start_over_a_damaged_byte_is_refused_with_its_file_or_everything_else_is_whole() {
+    let mut rng = Rng::new(8);
+    let (mut refused, mut opened) = (0, 0);
+    for seed in 0..60 {
+        let mut world = world(seed);
+        let files = damageable(&world);
+        let (path, len) = rng.pick(&files).clone();
+        let at = rng.below(len);
+        assert!(world.disk().rot(&path, at, 0x10));
+        match world.reopen() {
+            Err(error) => {
+                refused += 1;
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                assert!(error.contains(&name), "seed {seed}, byte {at} of {name}: {error}");
+            }
+            Ok(()) => {
+                opened += 1;
+                world.read_faults().unwrap();
+            }
+        }
+    }
+    assert!(refused > 0 && opened > 0, "refused {refused}, opened {opened}");
+}
