@@ -75,6 +75,9 @@ impl Inner {
         if sealed >= self.options.fold_segments as usize {
             return true;
         }
+        if !merge::choose(&shard.folded.lock().tables, self.options.table_bytes_max).is_empty() {
+            return true;
+        }
         let segment_bytes = u64::from(shard.segments.segment_bytes());
         if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes {
             return false;
@@ -110,13 +113,17 @@ impl Inner {
         let mut folded = shard.folded.lock();
         let mut sealed = shard.segments.sealed();
         sealed.truncate(SEGMENTS_AT_ONCE_MAX);
-        let Some(last) = sealed.last().copied() else { return Ok(false) };
+        let rewritten = merge::choose(&folded.tables, self.options.table_bytes_max);
+        if sealed.is_empty() && rewritten.is_empty() {
+            return Ok(false);
+        }
+        let last = sealed.last().map_or(folded.manifest.first_segment - 1, |last| *last);
         self.sync_all_for_fold()?;
         // Looked at before the segments are read: a fork that lets go of its source meanwhile only makes
         // the next fold drop more.
         let retained = shard.retained.lock().keys().copied().collect();
         let (records, last_seq) = read_segments(shard, &sealed)?;
-        let rewritten = merge::choose(&folded.tables, self.options.table_bytes_max);
+        let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
         let fold = Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained };
         let next = fold.run(&folded.tables, last, last_seq)?;
         shard.garbage_bytes.store(0, Ordering::Relaxed);
@@ -146,9 +153,9 @@ impl Inner {
 }
 
 /// All records of the segments, sorted by stream; within a stream they keep their order.
-fn read_segments(shard: &Shard, numbers: &[u64]) -> Result<(Vec<Record>, u64), FoldError> {
+fn read_segments(shard: &Shard, numbers: &[u64]) -> Result<(Vec<Record>, Option<u64>), FoldError> {
     let mut records = Vec::new();
-    let mut last_seq = 0;
+    let mut last_seq = None;
     for number in numbers {
         // Only a fold retires segments, and there is one at a time.
         let Some(segment) = shard.segments.get(*number) else { continue };
@@ -160,7 +167,7 @@ fn read_segments(shard: &Shard, numbers: &[u64]) -> Result<(Vec<Record>, u64), F
             ReplayError::Journal(error) => FoldError::Journal(error),
             ReplayError::Sink(error) => FoldError::Inconsistent(error),
         })?;
-        last_seq = segment.last_seq().unwrap_or(last_seq);
+        last_seq = segment.last_seq();
     }
     records.sort_by_key(|record| record.stream);
     Ok((records, last_seq))
