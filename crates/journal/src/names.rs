@@ -35,6 +35,11 @@ pub(crate) fn spare_number(name: &str) -> Option<u64> {
     number_between(name, "spare-", ".seg")
 }
 
+/// Whether this is the name of a table or a checkpoint.
+pub(crate) fn is_folded(name: &str) -> bool {
+    number_between(name, "table-", ".tbl").or(number_between(name, "checkpoint-", ".ckp")).is_some()
+}
+
 fn number_between(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let plain = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

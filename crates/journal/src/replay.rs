@@ -102,6 +102,15 @@ pub fn replay<E>(
     unreachable!("a journal has an unsealed segment from its start on")
 }
 
+/// Whether a segment has a valid first batch.
+pub(crate) fn has_batches(segment: &SegmentFile) -> Result<bool, JournalError> {
+    match Batches::new(segment).next_batch() {
+        Ok(_) => Ok(true),
+        Err(Stop::Invalid(_)) => Ok(false),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
 /// Hands every record of a sealed segment to `sink`, in order. Memory is used as by [`replay`].
 pub fn scan_segment<E>(
     segment: &SegmentFile,

@@ -78,17 +78,28 @@ impl SegmentFile {
 
     /// Opens an existing segment and verifies its header.
     pub(crate) fn open(disk: &dyn Disk, path: PathBuf, number: u64, size: u32) -> Result<Self, JournalError> {
+        let segment = Self::open_any_size(disk, path, number)?;
+        if segment.size() == size {
+            Ok(segment)
+        } else {
+            Err(segment
+                .damage(0, "the segment doesn't have the size that the directory's segments have")
+                .into())
+        }
+    }
+
+    pub(crate) fn open_any_size(disk: &dyn Disk, path: PathBuf, number: u64) -> Result<Self, JournalError> {
         let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_fault("open", &path))?;
         let damage = |reason| Damage { file: path.clone(), at: 0, reason };
         let len = file.len().map_err(io_fault("measure", &path))?;
-        if len != u64::from(size) {
-            return Err(damage("the segment doesn't have the size of a segment").into());
+        if len < u64::from(SEGMENT_HEADER_BYTES) {
+            return Err(damage("the file is too short for a segment").into());
         }
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         file.read_exact_at(&mut bytes, 0).map_err(io_fault("read", &path))?;
         let header = SegmentHeader::decode(&bytes).map_err(damage)?;
-        if header.number != number || header.segment_bytes != size {
-            return Err(damage("the segment's header is that of another segment").into());
+        if header.number != number || u64::from(header.segment_bytes) != len {
+            return Err(damage("the segment's header doesn't fit the file").into());
         }
         Ok(Self::new(path, file, header))
     }

@@ -12,7 +12,7 @@ use alluvium_env::{Disk, Env, OpenMode, Random};
 use parking_lot::Mutex;
 
 use crate::error::{Damage, IoFault, JournalError, io_fault};
-use crate::names::{segment_name, segment_number, spare_name, spare_number};
+use crate::names::{is_folded, segment_name, segment_number, spare_name, spare_number};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader};
 
 /// How many spare files are kept.
@@ -40,16 +40,36 @@ struct Files {
 
 impl Segments {
     /// Starts a new journal in `dir`, which exists: segment `first`, empty, durable. Removes what an earlier,
-    /// unfinished start may have left.
+    /// unfinished start may have left, but refuses to touch a folder that has data in it.
     pub fn create(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Arc<Self>, JournalError> {
         let segments = Self::empty(env, dir, segment_bytes);
-        for name in segments.names()? {
-            if segment_number(&name).is_some() || spare_number(&name).is_some() {
+        let names = segments.names()?;
+        for name in &names {
+            segments.check_unused(name)?;
+        }
+        for name in &names {
+            if segment_number(name).is_some() || spare_number(name).is_some() {
                 segments.remove(&dir.join(name))?;
             }
         }
         segments.begin(first, 1)?;
         Ok(Arc::new(segments))
+    }
+
+    /// Fails when a file holds records of an earlier journal.
+    fn check_unused(&self, name: &str) -> Result<(), JournalError> {
+        let path = self.dir.join(name);
+        let used = match segment_number(name) {
+            Some(number) => {
+                crate::replay::has_batches(&SegmentFile::open_any_size(self.disk(), path.clone(), number)?)?
+            }
+            None => is_folded(name),
+        };
+        if used {
+            let reason = "it belongs to a journal that has data, but the rest of that journal isn't there";
+            return Err(Damage { file: path, at: 0, reason }.into());
+        }
+        Ok(())
     }
 
     /// Opens the segments from `first` on. Older ones, which a fold has made superfluous, become spares.
@@ -239,6 +259,19 @@ impl Segments {
         let file = self.disk.open(path, OpenMode::CreateNew).map_err(io_fault("create", path))?;
         file.fill_zero(u64::from(self.segment_bytes)).map_err(io_fault("fill", path))?;
         file.sync_all().map_err(io_fault("sync", path))
+    }
+
+    /// Gives the current segment, which has no batches, its name once more, so that the name is durable afterwards.
+    /// A crash in between leaves the journal without it, ending with the segment in front, which must exist.
+    pub(crate) fn begin_again(&self, current: &SegmentFile) -> Result<Arc<SegmentFile>, JournalError> {
+        let spare = {
+            let mut files = self.files.lock();
+            files.by_number.remove(&current.number());
+            self.next_spare_path(&mut files)
+        };
+        self.disk.rename(current.path(), &spare).map_err(io_fault("rename", current.path()))?;
+        self.files.lock().spares.push(spare);
+        self.begin(current.number(), current.first_seq())
     }
 
     /// Makes a spare into segment `number`, whose first batch will be `first_seq`. On [`JournalError::Full`] nothing

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use crate::batch::BatchBuilder;
 use crate::error::{JournalError, io_fault};
 use crate::replay::Replayed;
-use crate::segment::SegmentFile;
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentFile};
 use crate::segments::Segments;
 
 /// How much memory batches are carved from at a time.
@@ -71,12 +71,17 @@ impl JournalWriter {
     /// * Batches whose sync nobody saw succeed are written again, the same bytes to the same place, and synced. A
     ///   process that died between write and sync leaves them in the page cache only, and after a sync that failed
     ///   the cache may even call them clean, so that syncing without writing would do nothing.
-    /// * The name of the segment is synced, for a process that died between making it and syncing the directory.
+    /// * The name of the segment is synced, for a process that died between making it and syncing the directory. A
+    ///   sync of the directory that failed may have forgotten the name for good; then the segment has no batch yet, so
+    ///   one without batches gets its name anew.
     /// * The place of the next batch's header is zeroed, and so is the rest of the segment if valid headers were
     ///   found there. What else is left of a torn batch has no header, hence can't be taken for a batch.
     pub fn resume(segments: Arc<Segments>, replayed: &Replayed) -> Result<Self, JournalError> {
-        let current = segments.current();
+        let mut current = segments.current();
         assert_eq!(current.number(), replayed.segment, "the replay is of another journal");
+        if replayed.end == SEGMENT_HEADER_BYTES && !segments.sealed().is_empty() {
+            current = segments.begin_again(&current)?;
+        }
         write_again(&current, replayed.doubtful_from, replayed.end)?;
         let cut_to =
             if replayed.headers_behind { current.size() } else { replayed.end.saturating_add(CUT_BYTES) };
@@ -136,7 +141,7 @@ impl JournalWriter {
                 return Err(error);
             }
         }
-        self.at = crate::segment::SEGMENT_HEADER_BYTES;
+        self.at = SEGMENT_HEADER_BYTES;
         Ok(Rotated { sealed, current: sealed + 1 })
     }
 
