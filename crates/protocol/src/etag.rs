@@ -2,15 +2,31 @@
 
 use std::fmt;
 
+use crate::integer;
 use crate::offset::{Offset, TOKEN_BYTES};
+
+/// Length of every incarnation's token, in bytes.
+pub const INCARNATION_BYTES: usize = 36;
+
+/// Quotes, incarnation, two offsets, and what tells the end.
+const TAG_BYTES_MAX: usize = 2 + INCARNATION_BYTES + 2 * (1 + TOKEN_BYTES) + 2;
 
 /// One life of a stream path: a stream created anew at the path of a deleted one gets another.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Incarnation(pub u128);
 
+impl Incarnation {
+    /// The incarnation as ASCII bytes: `inc_` and 32 digits of lower-case hexadecimal.
+    pub fn to_token(self) -> [u8; INCARNATION_BYTES] {
+        let mut token = *b"inc_00000000000000000000000000000000";
+        integer::write_hex(&mut token[4..], self.0);
+        token
+    }
+}
+
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "inc_{:032x}", self.0)
+        f.pad(str::from_utf8(&self.to_token()).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -25,13 +41,15 @@ impl fmt::Debug for Incarnation {
 /// `closed` is whether the response tells that the stream ended: closing changes no byte, but must change the
 /// tag.
 pub fn etag(incarnation: Incarnation, start: Offset, end: Offset, closed: bool) -> String {
-    use fmt::Write as _;
-    const BYTES_MAX: usize = 36 + 2 * TOKEN_BYTES + 6;
-    let mut tag = String::with_capacity(BYTES_MAX);
-    let closed = if closed { ":c" } else { "" };
-    // Writing into a `String` cannot fail.
-    let _ = write!(tag, "\"{incarnation}:{start}:{end}{closed}\"");
-    tag
+    let mut tag = Vec::with_capacity(TAG_BYTES_MAX);
+    tag.push(b'"');
+    tag.extend_from_slice(&incarnation.to_token());
+    for offset in [start, end] {
+        tag.push(b':');
+        tag.extend_from_slice(&offset.to_token());
+    }
+    tag.extend_from_slice(if closed { b":c\"" } else { b"\"" });
+    String::from_utf8(tag).unwrap_or_else(|_| unreachable!("a tag is ASCII"))
 }
 
 /// Whether an `If-None-Match` value names `etag`, so that the response is `304 Not Modified`.

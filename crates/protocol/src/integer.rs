@@ -1,4 +1,4 @@
-//! Decimal integers as headers carry them: ASCII digits only, bounded by [`INTEGER_MAX`].
+//! Integers as text: decimal as headers carry them, hexadecimal as tokens of this server do.
 
 use crate::limits::INTEGER_MAX;
 
@@ -13,6 +13,14 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
         // The bound is far below `u64::MAX / 10`, so the next multiplication cannot overflow.
         (value <= INTEGER_MAX).then_some(value)
     })
+}
+
+/// Fills `digits` with the lowest digits of `value`, in lower-case hexadecimal.
+pub(crate) fn write_hex(digits: &mut [u8], mut value: u128) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(value & 0xf) as usize];
+        value >>= 4;
+    }
 }
 
 /// Like [`parse`], but with exactly one spelling per value: no leading zeros.

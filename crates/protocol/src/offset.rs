@@ -14,6 +14,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::integer;
 use crate::limits::INTEGER_MAX;
 
 const COMPONENT_DIGITS: usize = 16;
@@ -48,16 +49,9 @@ impl Offset {
     /// The token as ASCII bytes, without allocation.
     pub fn to_token(self) -> [u8; TOKEN_BYTES] {
         let mut token = [b'_'; TOKEN_BYTES];
-        write_hex(&mut token[..COMPONENT_DIGITS], self.append_index);
-        write_hex(&mut token[COMPONENT_DIGITS + 1..], self.position);
+        integer::write_hex(&mut token[..COMPONENT_DIGITS], self.append_index.into());
+        integer::write_hex(&mut token[COMPONENT_DIGITS + 1..], self.position.into());
         token
-    }
-}
-
-fn write_hex(digits: &mut [u8], mut value: u64) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(value & 0xf) as usize];
-        value >>= 4;
     }
 }
 

@@ -24,7 +24,7 @@ impl StreamPath {
         if raw.len() > 3 * PATH_BYTES_MAX {
             return Err(InvalidPath::TooLong);
         }
-        if !raw.contains('%') {
+        if memchr::memchr(b'%', raw.as_bytes()).is_none() {
             return StreamPath::parse_decoded(raw);
         }
         let decoded = percent_decode(raw).ok_or(InvalidPath::Encoding)?;
@@ -39,13 +39,16 @@ impl StreamPath {
         if path.len() > PATH_BYTES_MAX {
             return Err(InvalidPath::TooLong);
         }
-        if path.chars().any(char::is_control) {
+        if path.bytes().any(|byte| byte.is_ascii_control())
+            || (!path.is_ascii() && path.contains(char::is_control))
+        {
             return Err(InvalidPath::Control);
         }
-        if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        let mut segments = path.split('/');
+        if segments.clone().any(|segment| matches!(segment, "" | "." | "..")) {
             return Err(InvalidPath::Segment);
         }
-        if path.split('/').next() == Some(RESERVED_SEGMENT) {
+        if segments.next() == Some(RESERVED_SEGMENT) {
             return Err(InvalidPath::Reserved);
         }
         Ok(StreamPath(Arc::from(path)))
