@@ -82,8 +82,17 @@ enum Command {
     Streams(StreamArgs),
     /// Restarts the server with a moderate number of streams (`streams` with another default).
     Restart(StreamArgs),
-    /// All of the above with their defaults.
+    /// All of the above but `restart`, with their defaults.
     All,
+    /// Serves, as a yardstick: answers every request at once and stores nothing.
+    Ceiling(CeilingArgs),
+}
+
+#[derive(Debug, Args)]
+struct CeilingArgs {
+    /// The loopback port to serve on.
+    #[arg(long)]
+    port: u16,
 }
 
 #[derive(Debug, Default, Args)]
@@ -211,6 +220,14 @@ fn find<'a, 'b>(targets: &'a mut [Target], text: &'b str) -> anyhow::Result<(&'a
 }
 
 impl Cli {
+    /// The port to serve on, if this process is to be the yardstick rather than the client.
+    pub(crate) fn ceiling_port(&self) -> Option<u16> {
+        match &self.command {
+            Command::Ceiling(args) => Some(args.port),
+            _ => None,
+        }
+    }
+
     /// What to run, in order.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         let quick = self.common.quick;
@@ -221,6 +238,7 @@ impl Cli {
             Command::FanOut(args) => vec![args.workload(quick)],
             Command::Streams(args) => vec![args.workload(if quick { 2000 } else { 100_000 })],
             Command::Restart(args) => vec![args.workload(if quick { 2000 } else { 10_000 })],
+            Command::Ceiling(_) => Vec::new(),
             Command::All => {
                 let appends = AppendArgs { bytes: 256, ..AppendArgs::default() };
                 let mut all = appends.workloads(Spread::StreamEach, quick);

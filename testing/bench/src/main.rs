@@ -5,6 +5,7 @@
 //! speed does not. See the README beside this crate.
 
 mod args;
+mod ceiling;
 mod clock;
 mod http;
 mod procfs;
@@ -20,8 +21,9 @@ mod workload;
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Cli;
 use crate::report::Report;
@@ -29,6 +31,12 @@ use crate::schedule::Schedule;
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
+    // One thread: the client should take as little from a shared machine as it can.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting up")?;
+    if let Some(port) = cli.ceiling_port() {
+        return runtime.block_on(ceiling::serve(port));
+    }
     let schedule = Schedule {
         targets: cli.common.targets()?,
         workloads: cli.workloads(),
@@ -36,15 +44,31 @@ fn main() -> anyhow::Result<()> {
         other_load_max: cli.common.other_load_max(),
         launch: cli.common.launch_options(),
     };
-    // One thread: the client should take as little from a shared machine as it can.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting up")?;
-    let (report, failed) = runtime.block_on(schedule.execute());
+    let (report, failed) = runtime.block_on(async {
+        // An interrupted run is dropped, which ends the servers started for it and removes their data.
+        tokio::select! {
+            done = schedule.execute() => Ok(done),
+            () = interrupted() => Err(anyhow!("interrupted")),
+        }
+    })?;
     print(&report, cli.common.json.as_deref())?;
     if failed > 0 {
         bail!("{failed} runs failed");
     }
     Ok(())
+}
+
+/// Waits for SIGINT or SIGTERM; for ever if the system lets nobody wait for them.
+async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => (),
+        _ = terminate.recv() => (),
+    }
 }
 
 fn print(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {

@@ -98,3 +98,72 @@ impl Connection {
         Ok(received > 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Runs `client` against a server that answers whatever comes with `pieces`, each written apart, and then
+    /// closes.
+    fn against<T>(pieces: &'static [&str], client: impl AsyncFnOnce(Connection) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 16];
+                assert!(stream.read(&mut request).await.unwrap() > 0);
+                for piece in pieces {
+                    stream.write_all(piece.as_bytes()).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            };
+            let client = async { client(Connection::open(address, 0).await.unwrap()).await };
+            tokio::join!(server, client).1
+        })
+    }
+
+    #[test]
+    fn an_answer_is_read_however_it_is_cut() {
+        let pieces =
+            &["HTTP/1.1 200 O", "K\r\nTransfer-Encoding: chunked\r\n\r\n5\r", "\nhel", "lo\r\n0\r\n\r\n"];
+        let content = against(pieces, async |mut connection| {
+            connection.send(b"GET").await.unwrap();
+            let head = connection.receive_head().await.unwrap();
+            let mut content = Vec::new();
+            connection.receive_body(&head, &mut |piece| content.extend_from_slice(piece)).await.unwrap();
+            content
+        });
+        assert_eq!(content, b"hello");
+    }
+
+    #[test]
+    fn the_next_answer_begins_where_the_body_of_the_last_ended() {
+        let pieces = &[
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+        ];
+        let statuses = against(pieces, async |mut connection| {
+            let first = connection.exchange(b"GET").await.unwrap().status;
+            (first, connection.exchange(b"GET").await.unwrap().status)
+        });
+        assert_eq!(statuses, (200, 204));
+    }
+
+    #[test]
+    fn a_connection_lost_inside_a_body_is_an_error() {
+        let pieces = &["HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"];
+        let result = against(pieces, async |mut connection| connection.exchange(b"GET").await);
+        assert!(result.unwrap_err().to_string().contains("inside a body"));
+    }
+
+    #[test]
+    fn an_unframed_body_ends_with_its_connection() {
+        let pieces = &["HTTP/1.1 200 OK\r\n\r\nhello"];
+        let head = against(pieces, async |mut connection| connection.exchange(b"GET").await).unwrap();
+        assert!(head.close);
+    }
+}
