@@ -4,6 +4,9 @@
 //! sync that succeeds would prove nothing. Being out of space for another segment is different: nothing was written
 //! then, and the writer goes on when there is space again.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
