@@ -59,10 +59,6 @@ impl<'a> Decoder<'a> {
         Self { rest: bytes }
     }
 
-    pub(crate) fn remaining(&self) -> usize {
-        self.rest.len()
-    }
-
     /// Succeeds when everything was read.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
@@ -86,10 +82,6 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
-        self.array().map(u32::from_le_bytes)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
@@ -165,7 +157,7 @@ mod tests {
             let mut decoder = Decoder::new(&bytes);
             while decoder.varint().is_ok() {}
             let mut decoder = Decoder::new(&bytes);
-            while decoder.string().is_ok() && decoder.remaining() > 0 {}
+            while decoder.string().is_ok() && !decoder.rest.is_empty() {}
         }
     }
 

@@ -62,6 +62,19 @@ impl SegmentHeader {
     }
 }
 
+/// The bytes where a header would be, zeros where the file ends before, and the length of the file.
+fn read_start(
+    file: &dyn DiskFile,
+    path: &Path,
+) -> Result<([u8; SEGMENT_HEADER_BYTES as usize], u64), JournalError> {
+    let len = file.len().map_err(io_fault("measure", path))?;
+    let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+    if len >= u64::from(SEGMENT_HEADER_BYTES) {
+        file.read_exact_at(&mut bytes, 0).map_err(io_fault("read", path))?;
+    }
+    Ok((bytes, len))
+}
+
 /// An open segment. Holding it keeps the file's content from being recycled.
 #[derive(Debug)]
 pub struct SegmentFile {
@@ -91,17 +104,22 @@ impl SegmentFile {
     pub(crate) fn open_any_size(disk: &dyn Disk, path: PathBuf, number: u64) -> Result<Self, JournalError> {
         let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_fault("open", &path))?;
         let damage = |reason| Damage { file: path.clone(), at: 0, reason };
-        let len = file.len().map_err(io_fault("measure", &path))?;
-        if len < u64::from(SEGMENT_HEADER_BYTES) {
-            return Err(damage("the file is too short for a segment").into());
-        }
-        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
-        file.read_exact_at(&mut bytes, 0).map_err(io_fault("read", &path))?;
+        let (bytes, len) = read_start(file.as_ref(), &path)?;
         let header = SegmentHeader::decode(&bytes).map_err(damage)?;
         if header.number != number || u64::from(header.segment_bytes) != len {
             return Err(damage("the segment's header doesn't fit the file").into());
         }
         Ok(Self::new(path, file, header))
+    }
+
+    /// The header of a file that may never have been a segment, and the file's length.
+    pub(crate) fn read_header(
+        disk: &dyn Disk,
+        path: &Path,
+    ) -> Result<(Option<SegmentHeader>, u64), JournalError> {
+        let file = disk.open(path, OpenMode::Read).map_err(io_fault("open", path))?;
+        let (bytes, len) = read_start(file.as_ref(), path)?;
+        Ok((SegmentHeader::decode(&bytes).ok(), len))
     }
 
     /// The number of the segment.

@@ -76,27 +76,25 @@ impl Segments {
     pub fn open(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Arc<Self>, JournalError> {
         let segments = Self::empty(env, dir, segment_bytes);
         let names = segments.names()?;
-        segments.files.lock().next_spare =
-            names.iter().filter_map(|name| spare_number(name)).max().map_or(0, |n| n + 1);
+        let last_spare = names.iter().filter_map(|name| spare_number(name)).max();
+        segments.files.lock().next_spare = last_spare.map_or(0, |number| number + 1);
         let mut expected = first;
-        for number in names.iter().filter_map(|name| segment_number(name)) {
-            let path = dir.join(segment_name(number));
-            if number < first {
-                segments.recycle(&path)?;
-                continue;
-            }
+        for number in names.iter().filter_map(|name| segment_number(name)).filter(|number| *number >= first) {
             if number != expected {
                 return Err(segments.missing(expected).into());
             }
             expected += 1;
-            let segment = SegmentFile::open(segments.disk.as_ref(), path, number, segment_bytes)?;
-            segments.insert(segment)?;
+            let path = dir.join(segment_name(number));
+            segments.insert(SegmentFile::open(segments.disk(), path, number, segment_bytes)?)?;
         }
         if expected == first {
             return Err(segments.missing(first).into());
         }
-        for name in names.iter().filter(|name| spare_number(name).is_some()) {
-            segments.adopt_spare(dir.join(name))?;
+        for name in &names {
+            let retired = segment_number(name).is_some_and(|number| number < first);
+            if retired || spare_number(name).is_some() {
+                segments.salvage(&dir.join(name))?;
+            }
         }
         Ok(Arc::new(segments))
     }
@@ -195,7 +193,7 @@ impl Segments {
     }
 
     /// Turns a file that was a segment into a spare, or removes it when there are enough. That needs no sync: until
-    /// the name is durable, a restart finds a segment older than the first and does the same again.
+    /// the name is durable, a restart finds a segment older than the first and salvages it.
     fn recycle(&self, path: &Path) -> Result<(), JournalError> {
         let spare = {
             let mut files = self.files.lock();
@@ -207,17 +205,14 @@ impl Segments {
         Ok(())
     }
 
-    /// Keeps a spare that was there before the start, unless it is half-made or one too many.
-    fn adopt_spare(&self, path: PathBuf) -> Result<(), JournalError> {
-        let file = self.disk.open(&path, OpenMode::Read).map_err(io_fault("open", &path))?;
-        let whole = file.len().map_err(io_fault("measure", &path))? == u64::from(self.segment_bytes);
-        let mut files = self.files.lock();
-        if whole && files.spares.len() < SPARES_MAX {
-            files.spares.push(path);
-            return Ok(());
-        }
-        drop(files);
-        self.remove(&path)
+    /// Keeps a file that was there before the start as a spare, unless it is half-made, one too many, or not a file
+    /// of its own: a crash between two renames can leave a file that has become a segment its earlier name too.
+    fn salvage(&self, path: &Path) -> Result<(), JournalError> {
+        let (header, len) = SegmentFile::read_header(self.disk(), path)?;
+        let segment =
+            header.and_then(|header| self.get(header.number).filter(|found| found.key() == header.key));
+        let usable = segment.is_none() && len == u64::from(self.segment_bytes);
+        if usable { self.recycle(path) } else { self.remove(path) }
     }
 
     fn remove(&self, path: &Path) -> Result<(), JournalError> {

@@ -55,11 +55,6 @@ impl BatchHeader {
             record_count: rest.get_u32_le(),
         })
     }
-
-    /// The length of the whole batch in bytes.
-    pub(crate) fn batch_len(&self) -> u64 {
-        BATCH_HEADER_BYTES as u64 + u64::from(self.body_len)
-    }
 }
 
 #[cfg(test)]

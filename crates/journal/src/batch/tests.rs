@@ -18,7 +18,7 @@ proptest! {
         prop_assert_eq!(bytes.len() as u64, len);
 
         let header = BatchHeader::decode(bytes.first_chunk().expect("a header")).expect("a valid header");
-        prop_assert_eq!(header.batch_len(), len);
+        prop_assert_eq!(BATCH_HEADER_BYTES as u64 + u64::from(header.body_len), len);
         prop_assert_eq!(header.record_count as usize, records.len());
         for (record, place) in records.iter().zip(places) {
             let (decoded, record_len) = decode_record(&bytes.slice(place.record_at as usize..)).expect("a record");
@@ -33,7 +33,7 @@ proptest! {
 #[test]
 fn large_data_is_not_copied() {
     let data = Bytes::from(vec![7; DATA_COPIED_BYTES_MAX + 1]);
-    let record = crate::record::tests::append_of(data.clone());
+    let record = record::tests::append_of(data.clone());
     let mut builder = BatchBuilder::new();
     builder.push(&record);
     builder.push(&record);
@@ -45,7 +45,7 @@ fn large_data_is_not_copied() {
 #[test]
 fn the_next_batch_goes_on_in_the_same_memory() {
     let mut builder = BatchBuilder::with_buffer(BytesMut::with_capacity(64 * 1024));
-    builder.push(&crate::record::tests::append_of(Bytes::from_static(b"first")));
+    builder.push(&record::tests::append_of(Bytes::from_static(b"first")));
     let (first, rest) = builder.seal(1, 0, 1, 1);
     let second = BatchBuilder::with_buffer(rest);
     assert_eq!(second.buffer.as_ptr(), first[0].as_ptr_range().end);
@@ -53,7 +53,7 @@ fn the_next_batch_goes_on_in_the_same_memory() {
 
 #[test]
 fn an_ordinary_append_has_little_overhead() {
-    let record = crate::record::tests::append_of(Bytes::from(vec![b'x'; 100]));
+    let record = record::tests::append_of(Bytes::from(vec![b'x'; 100]));
     let mut builder = BatchBuilder::new();
     let before = builder.len();
     builder.push(&record);

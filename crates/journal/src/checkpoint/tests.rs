@@ -18,9 +18,15 @@ fn arbitrary_producer() -> impl Strategy<Value = Producer> {
 }
 
 fn arbitrary_extent() -> impl Strategy<Value = TableExtent> {
-    any::<(u64, u32, u32, RawOffset, RawOffset)>().prop_map(|(table, first_block, block_count, start, end)| {
-        TableExtent { table, first_block, block_count, start, end }
-    })
+    any::<(u64, u32, u32, RawOffset, RawOffset)>().prop_map(
+        |(table, first_block, block_count, start, end)| TableExtent {
+            table,
+            first_block,
+            block_count,
+            start,
+            end,
+        },
+    )
 }
 
 fn arbitrary_entry() -> impl Strategy<Value = CheckpointEntry> {

@@ -19,7 +19,8 @@ fn write(disk: &SimDisk, streams: &[(StreamId, RawOffset, Vec<Message>)]) -> Tab
         let mut at = *start;
         // In two pushes, as from two records.
         for messages in messages.chunks(messages.len().div_ceil(2).max(1)) {
-            let lengths: Vec<u32> = messages.iter().map(|(message, _)| crate::codec::len_u32(message.len())).collect();
+            let lengths: Vec<u32> =
+                messages.iter().map(|(message, _)| crate::codec::len_u32(message.len())).collect();
             let ends: Vec<bool> = messages.iter().map(|(_, ends)| *ends).collect();
             let data: Vec<u8> = messages.iter().flat_map(|(message, _)| message.iter().copied()).collect();
             writer.push_messages(*stream, at, &lengths, &ends, &data).expect("messages in order");
@@ -63,9 +64,14 @@ fn arbitrary_streams() -> impl Strategy<Value = Vec<(StreamId, RawOffset, Vec<Me
         1 => (1usize..600_000, any::<bool>()).prop_map(|(len, ends)| (vec![b'm'; len], ends)),
     ];
     let start = (0u64..1 << 40, 0u64..1 << 40);
-    prop::collection::btree_map(any::<u64>(), (start, prop::collection::vec(message, 1..20)), 0..6).prop_map(|streams| {
-        streams.into_iter().map(|(stream, (start, messages))| (StreamId(stream), start, messages)).collect()
-    })
+    prop::collection::btree_map(any::<u64>(), (start, prop::collection::vec(message, 1..20)), 0..6).prop_map(
+        |streams| {
+            streams
+                .into_iter()
+                .map(|(stream, (start, messages))| (StreamId(stream), start, messages))
+                .collect()
+        },
+    )
 }
 
 fn small_table(disk: &SimDisk) -> Vec<(StreamId, RawOffset, Vec<Message>)> {

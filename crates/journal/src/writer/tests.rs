@@ -98,7 +98,11 @@ fn a_segment_whose_name_was_never_durable_is_not_lost_later() {
         journal.commit(&[numbered(2, 100)]).expect("a batch");
         world.disk.crash();
         world.disk.restart();
-        assert_eq!(world.replay(1).expect("a journal").0.len(), 2, "seed {seed}");
+        let (mut journal, found, _) = world.resume(1).expect("a restart");
+        assert_eq!(found.len(), 2, "seed {seed}");
+        journal.writer.rotate().expect("a new segment");
+        journal.commit(&[numbered(3, 100)]).expect("a batch");
+        assert_eq!(world.replay(1).expect("a journal").0.len(), 3, "seed {seed}: a file had two names");
     }
 }
 
