@@ -62,9 +62,10 @@ impl Engine {
             // A closed stream says so before it says anything about the body (`PROTOCOL §5.2`).
             Err(error) => {
                 let shared = stream.shared.lock();
-                return Err(match shared.closed {
-                    true => AppendRejection::Closed { tail: shared.tail }.into(),
-                    false => error.into(),
+                return Err(if shared.closed {
+                    AppendRejection::Closed { tail: shared.tail }.into()
+                } else {
+                    error.into()
                 });
             }
         };

@@ -187,14 +187,14 @@ impl Committer {
             match std::mem::replace(&mut outcome.effect, Effect::None) {
                 Effect::None => {}
                 Effect::Appended(stream, grown) => {
-                    grow(&stream, grown, written);
+                    grow(&stream, &grown, written);
                     stream.signal.wake();
                 }
                 Effect::Created(stream, grown) => {
                     if let Some(grown) = grown {
-                        grow(&stream, grown, written);
+                        grow(&stream, &grown, written);
                     }
-                    inner.published_create(shard, stream);
+                    shard.show(stream);
                 }
                 Effect::Deleted(stream) => inner.published_delete(shard, &stream),
                 Effect::Renewed(stream, deadline_ms) => {
@@ -206,7 +206,7 @@ impl Committer {
     }
 }
 
-fn grow(stream: &Stream, grown: Grown, written: &Written) {
+fn grow(stream: &Stream, grown: &Grown, written: &Written) {
     let mut shared = stream.shared.lock();
     if let Some(mut extent) = grown.bytes {
         extent.place = extent.place.resolve(written.segment, written.base);

@@ -138,12 +138,6 @@ impl Inner {
         }
     }
 
-    /// Makes a stream whose birth is synced visible.
-    pub(crate) fn published_create(&self, shard: &Shard, stream: Arc<Stream>) {
-        shard.expiries.watch(&stream);
-        shard.directory.write().insert(stream.path.clone(), stream);
-    }
-
     /// Commits what waits for a shard. Returns `false` once the engine has stopped.
     pub(crate) fn commit(&self, index: usize, commands: &mut Vec<Command>) -> bool {
         let shard = &self.shards[index];
@@ -152,8 +146,7 @@ impl Inner {
             commands.clear();
             return false;
         }
-        let committed = committer.commit(self, shard, commands);
-        match committed {
+        match committer.commit(self, shard, commands) {
             Ok(()) => true,
             Err(source) => {
                 // Unanswered callers learn that the outcome is unknown by their channel's end.

@@ -185,7 +185,7 @@ impl Fold<'_> {
         let disk = self.inner.env.disk.as_ref();
         let mut set =
             TableSet::new(disk, &self.shard.dir, self.manifest.next_file, self.inner.options.table_bytes_max);
-        self.each_stream(&mut |stream| self.copy(stream, &mut set))?;
+        self.each_stream(&mut |stream| self.copy(&stream, &mut set))?;
         let (written, next_file) = set.finish()?;
         let mut tables: Vec<HeldTable> = tables
             .iter()
@@ -263,7 +263,7 @@ impl Fold<'_> {
     }
 
     /// Writes a stream's moving bytes to the new tables.
-    fn copy(&self, stream: FoldedStream<'_>, set: &mut TableSet<'_>) -> Result<(), FoldError> {
+    fn copy(&self, stream: &FoldedStream<'_>, set: &mut TableSet<'_>) -> Result<(), FoldError> {
         let id = stream.rebuilt.id;
         if self.is_dropped(&stream.rebuilt) {
             return Ok(());
@@ -280,8 +280,7 @@ impl Fold<'_> {
         }
         for record in stream.records {
             let append = match &record.mutation {
-                Mutation::Append(append) => append,
-                Mutation::Create(journal::Create { body: Some(append), .. }) => append,
+                Mutation::Append(append) | Mutation::Create(journal::Create { body: Some(append), .. }) => append,
                 _ => continue,
             };
             if append.lengths.is_empty() {

@@ -97,9 +97,10 @@ impl Engine {
         let mut recovered = Vec::with_capacity(usize::from(shards));
         for index in 0..shards {
             let shard_dir = directory.shard_dir(index);
-            let shard = match fresh {
-                true => Recovered::create(&env, shard_dir, index, segment_bytes)?,
-                false => Recovered::open(&env, shard_dir, segment_bytes)?,
+            let shard = if fresh {
+                Recovered::create(&env, shard_dir, index, segment_bytes)?
+            } else {
+                Recovered::open(&env, shard_dir, segment_bytes)?
             };
             recovered.push(shard);
         }
@@ -143,7 +144,7 @@ impl Recovered {
 
     fn open(env: &Env, dir: PathBuf, segment_bytes: u32) -> Result<Self, OpenError> {
         let disk = env.disk.as_ref();
-        let Some(manifest) = Manifest::read(disk, &dir)? else {
+        let Some(manifest) = Manifest::load(disk, &dir)? else {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(OpenError::Io { path: dir.join(journal::manifest::MANIFEST_NAME), source });
         };

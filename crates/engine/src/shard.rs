@@ -34,6 +34,14 @@ pub(crate) struct Shard {
     pub(crate) garbage_bytes: AtomicU64,
 }
 
+impl Shard {
+    /// Makes a stream whose birth is synced visible.
+    pub(crate) fn show(&self, stream: Arc<Stream>) {
+        self.expiries.watch(&stream);
+        self.directory.write().insert(stream.path.clone(), stream);
+    }
+}
+
 /// What the last fold left, and the next one starts from.
 #[derive(Debug)]
 pub(crate) struct Folded {

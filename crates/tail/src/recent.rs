@@ -63,6 +63,7 @@ impl Recent {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "test positions are small")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

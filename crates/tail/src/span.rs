@@ -19,13 +19,16 @@ pub struct SpanKey {
     pub variant: u64,
 }
 
+/// The last span that was encoded for the logs that share a place.
+type Slot = Mutex<Option<(SpanKey, Bytes)>>;
+
 /// The most recently encoded spans, a fixed number of them.
 ///
 /// A log always falls into the same slot, so the memory held is at most
 /// `slots` × [`SPAN_BYTES_MAX`], whatever the number of logs and subscribers.
 #[derive(Debug)]
 pub struct SpanCache {
-    slots: Box<[Mutex<Option<(SpanKey, Bytes)>>]>,
+    slots: Box<[Slot]>,
 }
 
 impl SpanCache {
@@ -42,7 +45,8 @@ impl SpanCache {
         key: SpanKey,
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let slot = &self.slots[(key.log % self.slots.len() as u64) as usize];
+        let index = usize::try_from(key.log % self.slots.len() as u64).unwrap_or_default();
+        let slot = &self.slots[index];
         if let Some((held, bytes)) = &*slot.lock()
             && *held == key
         {

@@ -23,7 +23,6 @@ async fn a_fork_reads_its_source_up_to_the_cut_and_then_itself() {
         assert_eq!(fixture.read("g"), b"abcdeXY!", "round {round}");
         assert_eq!(fixture.read("h"), b"", "round {round}");
         match round {
-            0 => fixture.restart(),
             1 => fixture.fold(),
             _ => fixture.restart(),
         }
