@@ -25,6 +25,8 @@ pub(crate) struct Committer {
     pub(crate) writer: JournalWriter,
     pub(crate) batch: BatchBuilder,
     pub(crate) outcomes: Vec<Outcome>,
+    /// Streams whose readers are to be woken.
+    changed: Vec<Arc<Stream>>,
     /// Streams that this batch creates.
     pub(crate) created: HashMap<StreamPath, Arc<Stream>>,
     /// Counts the streams that this shard has ever had.
@@ -64,6 +66,7 @@ impl Committer {
             writer,
             batch: BatchBuilder::new(),
             outcomes: Vec::new(),
+            changed: Vec::new(),
             created: HashMap::new(),
             next_stream,
         }
@@ -175,8 +178,13 @@ impl Committer {
             }
             self.publish(inner, shard, &written);
         }
+        // Answers before wake-ups: one append may have a thousand readers, and its writer should not have to
+        // wait until each of them has been told.
         for outcome in self.outcomes.drain(..) {
             outcome.reply.send();
+        }
+        for stream in self.changed.drain(..) {
+            stream.signal.wake();
         }
         self.created.clear();
         Ok(())
@@ -188,7 +196,9 @@ impl Committer {
                 Effect::None => {}
                 Effect::Appended(stream, grown) => {
                     grow(&stream, &grown, written);
-                    stream.signal.wake();
+                    if self.changed.last().is_none_or(|last| !Arc::ptr_eq(last, &stream)) {
+                        self.changed.push(stream);
+                    }
                 }
                 Effect::Created(stream, grown) => {
                     if let Some(grown) = grown {

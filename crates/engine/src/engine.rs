@@ -9,6 +9,7 @@ use alluvium_protocol::StreamPath;
 use alluvium_tail::SpanCache;
 use parking_lot::Mutex;
 
+use crate::buffers::Buffers;
 use crate::command::Command;
 use crate::error::{LookupError, StorageError};
 use crate::fault::Fault;
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) shards: Vec<Shard>,
     pub(crate) spans: SpanCache,
+    pub(crate) buffers: Buffers,
     /// Streams held in memory, soft-deleted ones included.
     pub(crate) streams: AtomicU64,
     pub(crate) stopped: AtomicBool,

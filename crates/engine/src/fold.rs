@@ -280,7 +280,9 @@ impl Fold<'_> {
         }
         for record in stream.records {
             let append = match &record.mutation {
-                Mutation::Append(append) | Mutation::Create(journal::Create { body: Some(append), .. }) => append,
+                Mutation::Append(append) | Mutation::Create(journal::Create { body: Some(append), .. }) => {
+                    append
+                }
                 _ => continue,
             };
             if append.lengths.is_empty() {

@@ -27,6 +27,7 @@
 
 mod append;
 mod boundary;
+mod buffers;
 mod command;
 mod committer;
 mod create;
@@ -60,7 +61,7 @@ pub use crate::error::{
 pub use crate::fault::Fault;
 pub use crate::fold::FoldError;
 pub use crate::options::*;
-pub use crate::read::{READ_BYTES_MAX, ReadPlan, StreamReader, Wake};
+pub use crate::read::{End, READ_BYTES_MAX, ReadPlan, StreamReader, Wake};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head};

@@ -10,6 +10,7 @@ use alluvium_tail::SpanKey;
 use bytes::Bytes;
 
 use crate::boundary::Located;
+use crate::buffers::Buffers;
 use crate::engine::{Engine, Inner};
 use crate::error::{LookupError, ReadError, ReadFault};
 use crate::extent::{Extent, JournalExtent};
@@ -20,6 +21,8 @@ use crate::stream::Stream;
 pub const READ_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes between two wanted parts that are read along rather than skipped.
 const GAP_BYTES_MAX: u64 = 4096;
+/// Extents in one plan: many tiny appends end a read before its bytes do.
+const PLAN_PARTS_MAX: usize = 16 * 1024;
 /// Looks for an extent that folds keep moving away. A fold takes far longer than a look.
 const LOCATE_ATTEMPTS_MAX: usize = 8;
 
@@ -31,6 +34,15 @@ const LOCATE_ATTEMPTS_MAX: usize = 8;
 pub struct StreamReader {
     inner: Arc<Inner>,
     stream: Arc<Stream>,
+}
+
+/// The end of a stream at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The tail.
+    pub tail: Offset,
+    /// Whether it is final.
+    pub closed: bool,
 }
 
 /// Why a wait ended.
@@ -65,16 +77,19 @@ impl StreamReader {
         &self.stream.content_type
     }
 
+    /// Where the stream ends now.
+    pub fn end(&self) -> Result<End, LookupError> {
+        let shared = self.stream.shared.lock();
+        if shared.deleted {
+            return Err(LookupError::NotFound);
+        }
+        Ok(End { tail: shared.tail, closed: shared.closed })
+    }
+
     /// Turns an offset from a request into one of this stream, checked to be a message boundary up to the
     /// tail. May read the disk for an offset inside a stored run of messages.
     pub fn resolve(&self, query: OffsetQuery) -> Result<Offset, ReadError> {
-        let (tail, deleted) = {
-            let shared = self.stream.shared.lock();
-            (shared.tail, shared.deleted)
-        };
-        if deleted {
-            return Err(LookupError::NotFound.into());
-        }
+        let End { tail, .. } = self.end()?;
         match query {
             OffsetQuery::Start => Ok(Offset::ZERO),
             OffsetQuery::Now => Ok(tail),
@@ -88,15 +103,14 @@ impl StreamReader {
     /// Plans a read from `from` (a boundary that [`resolve`](Self::resolve) gave) of about `bytes_max` bytes.
     ///
     /// The plan ends at the tail, or at the first message boundary of the store at which it has at least
-    /// `bytes_max` bytes. It never ends inside a message.
+    /// `bytes_max` bytes, or has come through very many small appends. It never ends inside a message.
     pub fn read(&self, from: Offset, bytes_max: u64) -> Result<ReadPlan, ReadError> {
-        let (tail, closed, deleted) = {
-            let shared = self.stream.shared.lock();
-            (shared.tail, shared.closed, shared.deleted)
-        };
-        if deleted {
-            return Err(LookupError::NotFound.into());
-        }
+        self.read_to(from, self.end()?, bytes_max)
+    }
+
+    /// As [`read`](Self::read), with `end` (from [`end`](Self::end)) for the tail, whatever came since.
+    pub fn read_to(&self, from: Offset, end: End, bytes_max: u64) -> Result<ReadPlan, ReadError> {
+        let End { tail, closed } = end;
         let mut plan = ReadPlan {
             start: from,
             end: from,
@@ -104,8 +118,12 @@ impl StreamReader {
             closed: false,
             len: 0,
             parts: VecDeque::new(),
+            buffers: self.inner.buffers.clone(),
         };
-        while plan.end.position < tail.position && plan.len < bytes_max.max(1) {
+        while plan.end.position < tail.position
+            && plan.len < bytes_max.max(1)
+            && plan.parts.len() < PLAN_PARTS_MAX
+        {
             self.inner.plan_extent(&self.stream, tail, &mut plan)?;
         }
         if plan.end.position >= tail.position {
@@ -162,6 +180,7 @@ pub struct ReadPlan {
     /// Bytes in all.
     pub len: u64,
     parts: VecDeque<Part>,
+    buffers: Buffers,
 }
 
 /// Consecutive bytes of a read that come from one place.
@@ -235,11 +254,11 @@ impl ReadPlan {
             end = *at + u64::from(*len);
             count += 1;
         }
-        let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
+        let mut buffer = self.buffers.take(usize::try_from(end - start).unwrap_or(usize::MAX));
         file.file()
-            .read_exact_at(&mut buffer, start)
+            .read_exact_at(buffer.as_mut(), start)
             .map_err(|error| file.fault(start, &error.to_string()))?;
-        let buffer = Bytes::from(buffer);
+        let buffer = buffer.freeze();
         let mut pieces = Vec::with_capacity(count);
         for part in self.parts.drain(..count) {
             let Source::Disk { at, len, crc, .. } = part.source else { continue };

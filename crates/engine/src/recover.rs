@@ -15,6 +15,7 @@ use alluvium_tail::{Recent, SpanCache};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
+use crate::buffers::Buffers;
 use crate::committer::Committer;
 use crate::engine::{Engine, Inner};
 use crate::expiry::Expiries;
@@ -301,6 +302,7 @@ fn assemble(
         options,
         shards,
         spans: SpanCache::new(SHARED_SPANS),
+        buffers: Buffers::default(),
         streams: AtomicU64::new(linked.len() as u64),
         stopped: AtomicBool::new(false),
         maintenance: Maintenance::default(),

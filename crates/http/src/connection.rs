@@ -16,13 +16,13 @@ use std::{
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 use socket2::SockRef;
 
 use crate::{
     Body, BodyError, Handler, Shutdown,
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, STALLED_PEER_TIMEOUT_S},
+    socket::Socket,
     watchdog::Activity,
 };
 
@@ -83,16 +83,13 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
         }
     };
     let connection = Arc::new(Connection { place, activity: Activity::default() });
-    let served = run(TokioIo::new(stream), connection).await;
+    let served = run(Socket::new(stream), connection).await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
     }
 }
 
-async fn run<H: Handler>(
-    io: TokioIo<tokio::net::TcpStream>,
-    connection: Arc<Connection<H>>,
-) -> Result<(), hyper::Error> {
+async fn run<H: Handler>(io: Socket, connection: Arc<Connection<H>>) -> Result<(), hyper::Error> {
     let shared = Arc::clone(&connection.place.shared);
     let watched = Arc::clone(&connection);
     let service = service_fn(move |request: http::Request<Incoming>| {
@@ -106,7 +103,7 @@ async fn run<H: Handler>(
         }
     });
     let serving = http1::Builder::new()
-        .pipeline_flush(true)
+        .writev(true)
         .max_headers(HEADERS_MAX)
         .max_header_size(shared.header_bytes_max)
         .max_buf_size(BODY_CHUNK_BYTES_MAX)

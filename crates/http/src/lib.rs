@@ -12,9 +12,11 @@ mod error;
 mod feed;
 mod limits;
 mod listener;
+mod mailbox;
 mod reactor;
 mod server;
 mod shutdown;
+mod socket;
 mod watchdog;
 
 pub use body::{Body, BodyError};

@@ -19,6 +19,7 @@ use crate::{
     connection::{Place, Shared, serve},
     error_body,
     limits::{ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX},
+    mailbox::Mailbox,
 };
 
 /// Reactors to run when the operator names no number: half the cores, at least one. The other half is for the
@@ -43,11 +44,13 @@ pub(crate) fn run<H: Handler>(
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .build()?;
     let outcome = runtime.block_on(async {
+        let mailbox = Mailbox::of_this_thread();
+        tokio::spawn(Arc::clone(&mailbox).deliver());
         match role {
-            Role::Acceptor { listener, others } => accept(listener, &others, shared).await?,
+            Role::Acceptor { listener, others } => accept(listener, &others, shared, &mailbox).await?,
             Role::Worker { mut hands } => {
                 while let Some((stream, place)) = hands.recv().await {
-                    tokio::spawn(serve(stream, place));
+                    tokio::spawn(mailbox.tend(serve(stream, place)));
                 }
             }
         }
@@ -76,6 +79,7 @@ async fn accept<H: Handler>(
     listener: TcpListener,
     others: &[mpsc::UnboundedSender<Hand<H>>],
     shared: &Arc<Shared<H>>,
+    mailbox: &Arc<Mailbox>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut shutdown = std::pin::pin!(shared.shutdown.wait());
@@ -100,7 +104,7 @@ async fn accept<H: Handler>(
         };
         turn = (turn + 1) % (others.len() + 1);
         match turn.checked_sub(1) {
-            None => drop(tokio::spawn(serve(stream, place))),
+            None => drop(tokio::spawn(mailbox.tend(serve(stream, place)))),
             // A worker only ends before the acceptor if its runtime failed; the connection is then dropped.
             Some(worker) => drop(others[worker].send((stream, place))),
         }

@@ -17,7 +17,8 @@ async fn many_folds_keep_bytes_and_boundaries() {
     for round in 0..12u32 {
         for step in 0..40u32 {
             let name = format!("s{}", (round * 7 + step * step) % 6);
-            let body: Vec<u8> = (0..=(step * 97 + round * 31) % 4000).map(|i| (i * step % 251).to_le_bytes()[0]).collect();
+            let body: Vec<u8> =
+                (0..=(step * 97 + round * 31) % 4000).map(|i| (i * step % 251).to_le_bytes()[0]).collect();
             let appended = fixture.append(&name, "text/plain", &body).await;
             expected.entry(name.clone()).or_default().extend_from_slice(&body);
             boundaries.entry(name).or_default().push(appended.tail);

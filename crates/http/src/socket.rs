@@ -1,0 +1,77 @@
+//! A socket that joins small writes.
+//!
+//! A response is often a few small buffers (a head and a short body, or a chunk with its size in front). One
+//! buffer is cheaper to send than a list of them, as long as it is cheap to make: below a few kilobytes the copy
+//! costs less than what the kernel spends on the list. Large buffers are written from where they lie.
+
+use std::{
+    cell::RefCell,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// Writes of several buffers up to this many bytes in all are joined.
+const JOINED_BYTES_MAX: usize = 8 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(JOINED_BYTES_MAX));
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Socket(TokioIo<TcpStream>);
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self(TokioIo::new(stream))
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if bufs.len() < 2 || total > JOINED_BYTES_MAX {
+            return Pin::new(&mut self.0).poll_write_vectored(cx, bufs);
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            bufs.iter().for_each(|buf| scratch.extend_from_slice(buf));
+            Pin::new(&mut self.0).poll_write(cx, scratch)
+        })
+    }
+}
