@@ -141,7 +141,7 @@ fn fail(error: &dyn Error, code: u8) -> ExitCode {
         // Some errors quote their cause; it is not told twice.
         if !shown.contains(&error.to_string()) {
             shown = error.to_string();
-            text.push_str(&format!(": {shown}"));
+            text.extend([": ", &shown]);
         }
         cause = error.source();
     }

@@ -9,6 +9,7 @@ mod refusal;
 mod retry;
 pub(crate) mod sse;
 
+use std::fmt::Display;
 use std::io::Read;
 use std::time::Duration;
 
@@ -69,6 +70,11 @@ impl<'a> Call<'a> {
         self.repeat = repeat;
         self
     }
+
+    /// The URL without its query, for messages.
+    fn place(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
 }
 
 /// An answer with a status of success.
@@ -127,8 +133,8 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     /// A failure of the connection.
-    pub(crate) fn new(cause: impl std::fmt::Display) -> Self {
-        Self { cause: cause.to_string(), retry_after: None }
+    pub(crate) fn new(place: &str, cause: &impl Display) -> Self {
+        Self { cause: format!("{place}: {cause}"), retry_after: None }
     }
 }
 
@@ -183,9 +189,13 @@ impl Client {
     /// Sends a call once.
     pub(crate) fn attempt(&self, call: &Call<'_>) -> Result<Answer, AttemptError> {
         let response = self.send(call).map_err(|error| match error {
-            error if call.repeat == Repeat::Safe || nothing_was_sent(&error) => transient(error),
+            error if call.repeat == Repeat::Safe || nothing_was_sent(&error) => {
+                transient(error, call.place())
+            }
             error => AttemptError::Final(Failure::Unavailable(format!(
-                "{error}; the server may or may not have done it"
+                "{}: {}; the server may or may not have done it",
+                call.place(),
+                plain(error)
             ))),
         })?;
         let status = response.status().as_u16();
@@ -196,9 +206,10 @@ impl Client {
         }
         if retry::retries_status(status, call.repeat) {
             let retry_after = answer.header("retry-after").and_then(retry::parse_retry_after);
-            return Err(AttemptError::Again(Trouble { cause: refusal::describe(answer), retry_after }));
+            let cause = format!("{}: {}", call.place(), refusal::describe(answer));
+            return Err(AttemptError::Again(Trouble { cause, retry_after }));
         }
-        Err(AttemptError::Final(refusal::judge(answer, &call.url)))
+        Err(AttemptError::Final(refusal::judge(answer, call.place())))
     }
 
     fn send(&self, call: &Call<'_>) -> Result<ureq::http::Response<Body>, ureq::Error> {
@@ -235,15 +246,23 @@ fn nothing_was_sent(error: &ureq::Error) -> bool {
 }
 
 /// Sorts a failed exchange: trouble on the way is worth another attempt, a wrong setup is not.
-fn transient(error: ureq::Error) -> AttemptError {
+fn transient(error: ureq::Error, place: &str) -> AttemptError {
     match error {
         ureq::Error::Io(_)
         | ureq::Error::Timeout(_)
         | ureq::Error::HostNotFound
         | ureq::Error::ConnectionFailed
         | ureq::Error::BodyStalled
-        | ureq::Error::Protocol(_) => AttemptError::Again(Trouble::new(error)),
-        other => AttemptError::Final(Failure::Other(other.to_string())),
+        | ureq::Error::Protocol(_) => AttemptError::Again(Trouble::new(place, &plain(error))),
+        other => AttemptError::Final(Failure::Other(format!("{place}: {other}"))),
+    }
+}
+
+/// The error as the operating system or the library words it, without the library's label.
+fn plain(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
     }
 }
 

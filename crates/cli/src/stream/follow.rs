@@ -139,7 +139,7 @@ impl Follower {
             let count = match reader.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(count) => count,
-                Err(error) => return Err(AttemptError::Again(Trouble::new(error))),
+                Err(error) => return Err(AttemptError::Again(Trouble::new(&self.target.url(), &error))),
             };
             if printer.push(&buffer[..count])? {
                 self.outage.over();

@@ -75,7 +75,7 @@ impl Follower {
             let count = match reader.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(count) => count,
-                Err(error) => return Err(AttemptError::Again(Trouble::new(error))),
+                Err(error) => return Err(AttemptError::Again(Trouble::new(&self.target.url(), &error))),
             };
             let mut events = Vec::new();
             parser

@@ -1,0 +1,7 @@
+//! Black-box tests of the `alluvium` binary: the built program, real sockets, real files.
+
+#![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
+
+mod scripted;
+mod stream;
+mod support;

@@ -1,0 +1,198 @@
+//! `alluvium stream` against `alluvium serve`: what goes in comes out, once, over restarts too.
+
+use std::io::{BufRead, BufReader, Write};
+use std::sync::mpsc;
+
+use crate::support::{Cli, Server, json_lines};
+
+/// Numbers appended between two kills of the server; more than one append's worth.
+const ROUND: u32 = 20_000;
+
+#[test]
+fn bytes_come_out_as_they_went_in() {
+    let server = Server::start();
+    let bytes: Vec<u8> = (0..5_000_003_u32).map(|index| (index * 31 % 251) as u8).collect();
+    let appended = server.stream("append blob --create").run_with(&bytes);
+    let read = server.stream("read blob").run();
+    assert!(read.stdout == bytes, "{} of {} bytes", read.stdout.len(), bytes.len());
+    assert_eq!(read.next_offset(), appended.next_offset());
+}
+
+#[test]
+fn a_read_goes_on_from_the_offset_that_the_last_one_printed() {
+    let server = Server::start();
+    server.stream("append log --create --content-type text/plain").run_with(b"one\n").ok();
+    let first = server.stream("read log").run();
+    let offset = first.next_offset();
+    assert_eq!(first.ok(), "one\n");
+    server.stream("append log --lines").run_with(b"two\nthree\n").ok();
+    let second = server.stream("read log --offset").arg(&offset).run();
+    assert_ne!(second.next_offset(), offset);
+    assert_eq!(second.ok(), "two\nthree\n");
+    assert_eq!(server.stream("read log --offset now").run().ok(), "");
+}
+
+#[test]
+fn json_messages_stay_apart() {
+    let server = Server::start();
+    server.stream("create j --content-type application/json").run().ok();
+    server.stream("append j --lines").run_with(b"{\"a\":1}\n\n[1,2]\n").ok();
+    server.stream("append j").run_with(b"[3,{\"b\":4}] \"x\"").ok();
+    server.stream("append j --message 5 -m [6,7]").run().ok();
+    assert_eq!(server.stream("read j").run().ok(), "[{\"a\":1},[1,2],3,{\"b\":4},\"x\",5,6,7]\n");
+    let lines = server.stream("read j --json-lines -q").run();
+    assert_eq!(lines.stderr, "");
+    assert_eq!(lines.ok(), "{\"a\":1}\n[1,2]\n3\n{\"b\":4}\n\"x\"\n5\n6\n7\n");
+    let bad = server.stream("append j --lines").run_with(b"8\n9,10\n");
+    assert!(bad.fails_with(1).contains("line 2"));
+    assert!(server.stream("read j").run().ok().ends_with(",7,8]\n"));
+}
+
+#[test]
+fn a_pipe_is_appended_and_followed_live_until_it_closes() {
+    let server = Server::start();
+    for mode in ["", " --long-poll"] {
+        server.stream("rm -f chat").run().ok();
+        server.stream("create chat --content-type text/plain").run().ok();
+        let mut append = server.stream("append chat --close").spawn();
+        let mut stdin = append.stdin.take().unwrap();
+        let mut tail = server.stream(&format!("tail chat --offset -1{mode}")).spawn();
+        let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+        for line in ["first", "second", "third"] {
+            writeln!(stdin, "{line}").unwrap();
+            // The next is written only once this one has come all the way round.
+            assert_eq!(lines.next().unwrap().unwrap(), line);
+        }
+        drop(stdin);
+        assert!(append.wait().unwrap().success());
+        assert!(lines.next().is_none());
+        assert!(tail.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn kills_in_the_middle_of_a_piped_append_leave_each_message_exactly_once() {
+    let mut server = Server::start();
+    server.stream("create n --content-type application/json").run().ok();
+    let mut append = server.stream("append n --lines --close").spawn();
+    let mut tail = server.stream("tail n --offset -1").spawn();
+    let mut stdin = append.stdin.take().unwrap();
+    let (next_round, rounds) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (round, ()) in (0..).zip(rounds) {
+                stdin.write_all(json_lines(round * ROUND..(round + 1) * ROUND).as_bytes()).unwrap();
+            }
+        });
+        let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+        let mut seen = 0;
+        for round in 0..3 {
+            next_round.send(()).unwrap();
+            // Far from the round's end, so that appends are on their way when the server dies.
+            while seen < round * ROUND + 100 {
+                assert_eq!(lines.next().unwrap().unwrap(), seen.to_string());
+                seen += 1;
+            }
+            server.kill();
+            server.restart();
+        }
+        drop(next_round);
+        for line in lines {
+            assert_eq!(line.unwrap(), seen.to_string());
+            seen += 1;
+        }
+        assert_eq!(seen, 3 * ROUND);
+    });
+    assert!(append.wait().unwrap().success());
+    assert!(tail.wait().unwrap().success());
+    let read = server.stream("read n --json-lines").run().ok();
+    assert!(read == json_lines(0..3 * ROUND));
+}
+
+#[test]
+fn states_have_their_exit_codes() {
+    let server = Server::start();
+    server.stream("read a").run().fails_with(3);
+    server.stream("append a -m x").run().fails_with(3);
+    server.stream("create a --content-type text/plain").run().ok();
+    server.stream("create a --content-type text/plain").run().ok();
+    server.stream("create a --content-type text/html").run().fails_with(4);
+    server.stream("append a -m x --content-type text/html").run().fails_with(4);
+    server.stream("read a --offset nonsense").run().fails_with(1);
+    server.stream("fork a b").run().ok();
+    server.stream("close a").run().ok();
+    server.stream("close a").run().ok();
+    assert!(server.stream("append a -m x").run().fails_with(4).contains("closed"));
+    server.stream("rm a").run().ok();
+    server.stream("read a").run().fails_with(5);
+    server.stream("rm a").run().fails_with(5);
+    server.stream("rm --force a b").run().ok();
+    server.stream("rm b").run().fails_with(3);
+    server.stream("read").run().fails_with(2);
+    server.stream("read a --url nonsense").run().fails_with(2);
+}
+
+#[test]
+fn a_producer_with_a_name_is_recognised_and_fenced() {
+    let server = Server::start();
+    server.stream("create p --content-type text/plain").run().ok();
+    server.stream("append p --producer-id job -m a -m b").run().ok();
+    server.stream("append p --producer-id job -m a -m b -m c").run().ok();
+    let other_input = server.stream("append p --producer-id job").run_with(b"x");
+    assert!(other_input.fails_with(4).contains("higher --epoch"));
+    server.stream("append p --producer-id job --epoch 1 -m d").run().ok();
+    server.stream("append p --producer-id job -m e").run().fails_with(6);
+    server.stream("append p --no-producer -m f").run().ok();
+    assert_eq!(server.stream("read p").run().ok(), "abcdf");
+}
+
+#[test]
+fn a_fork_shares_what_was_before_its_offset() {
+    let server = Server::start();
+    server.stream("append a --create --content-type application/json -m 1").run().ok();
+    let offset = server.stream("read a").run().next_offset();
+    server.stream("append a -m 2 -m 3").run().ok();
+    server.stream("fork a whole").run().ok();
+    server.stream("fork a early --offset").arg(&offset).run().ok();
+    server.stream("fork a between --sub-offset 1 --offset").arg(&offset).run().ok();
+    server.stream("append early -m 9").run().ok();
+    for (stream, expected) in
+        [("a", "[1,2,3]\n"), ("whole", "[1,2,3]\n"), ("early", "[1,9]\n"), ("between", "[1,2]\n")]
+    {
+        assert_eq!(server.stream("read").arg(stream).run().ok(), expected, "{stream}");
+    }
+}
+
+#[test]
+fn head_tells_what_create_asked_for() {
+    let server = Server::start();
+    server.stream("create a --content-type text/plain --ttl 3600 --closed").run().ok();
+    let head = server.stream("head a").run().ok();
+    assert!(head.contains("closed:       yes") && head.contains("ttl:          3600 s"), "{head}");
+    let json: serde_json::Value = serde_json::from_str(&server.stream("head a --json").run().ok()).unwrap();
+    assert_eq!(json["content_type"], "text/plain");
+    assert_eq!(json["closed"], true);
+    assert_eq!(json["ttl_seconds"], 3600);
+    assert_eq!(json["url"], format!("{}/v1/stream/a", server.url()));
+    let by_url = Cli::stream("http://127.0.0.1:1", "head").arg(json["url"].as_str().unwrap()).run();
+    assert_eq!(by_url.ok(), head);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let server = Server::start();
+    server.stream("append a --create").run_with(&vec![b'x'; 4_000_000]).ok();
+    let mut read = server.stream("read a").spawn();
+    drop(read.stdout.take());
+    let output = read.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(!String::from_utf8(output.stderr).unwrap().contains("error"));
+}
+
+#[test]
+fn the_exit_codes_are_in_the_help() {
+    let help = Cli::new("stream --help").run().ok();
+    for code in 0..=8 {
+        assert!(help.contains(&format!("\n  {code}  ")), "{code} is missing in {help}");
+    }
+}

@@ -1,0 +1,69 @@
+//! The binary as a server.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout};
+
+use tempfile::TempDir;
+
+use super::Cli;
+
+/// A running `alluvium serve`; killed, and its data removed, when dropped.
+pub(crate) struct Server {
+    /// The process, and its standard output, which it must not lose.
+    running: (Child, BufReader<ChildStdout>),
+    address: String,
+    data: TempDir,
+}
+
+impl Server {
+    /// Starts on a free port and an empty data directory, and waits until it listens.
+    pub(crate) fn start() -> Self {
+        let data = TempDir::new().unwrap();
+        let (running, address) = launch("127.0.0.1:0", &data);
+        Self { running, address, data }
+    }
+
+    /// Kills it without warning (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        self.running.0.kill().unwrap();
+        self.running.0.wait().unwrap();
+    }
+
+    /// Starts it again on the address and data that it had.
+    pub(crate) fn restart(&mut self) {
+        self.running = launch(&self.address, &self.data).0;
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// `alluvium stream …` for this server.
+    pub(crate) fn stream(&self, arguments: &str) -> Cli {
+        Cli::stream(&self.url(), arguments)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already dead after `kill`, which is as well.
+        drop(self.running.0.kill());
+        drop(self.running.0.wait());
+    }
+}
+
+fn launch(listen: &str, data: &TempDir) -> ((Child, BufReader<ChildStdout>), String) {
+    let cli = Cli::new("serve --listen").arg(listen).arg("--data-dir").arg(data.path().to_str().unwrap());
+    let mut process = cli.spawn();
+    let mut stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    while stdout.read_line(&mut line).unwrap() > 0 {
+        if let Some((_, address)) = line.split_once("http://") {
+            let address = address.trim().to_owned();
+            return ((process, stdout), address);
+        }
+        line.clear();
+    }
+    let output = process.wait_with_output().unwrap();
+    panic!("the server did not start: {}", String::from_utf8_lossy(&output.stderr));
+}
