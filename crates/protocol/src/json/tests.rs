@@ -35,6 +35,7 @@ fn one_level_of_array_is_taken_apart() {
         (" [ ] ", vec![]),
         ("[[]]", vec!["[]"]),
         ("\t7\r\n", vec!["7"]),
+        ("\r\n\t [1]", vec!["1"]),
         (" \n[\r\n 1 ,\t\"a b\" ]\n", vec!["1", "\"a b\""]),
         ("null", vec!["null"]),
     ] {
