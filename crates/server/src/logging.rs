@@ -1,5 +1,7 @@
 //! Log lines on standard error.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::config::{Config, LogFormat};
@@ -8,7 +10,8 @@ use crate::config::{Config, LogFormat};
 pub(crate) fn start(config: &Config) {
     // The configuration was checked when it was read, so the default only covers a caller that built its own.
     let filter: Targets = config.log.0.parse().unwrap_or_default();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
     let lines = match config.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

@@ -111,11 +111,11 @@ impl Failure {
 
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
-        let fault = match self {
-            Self::ReadFault(fault)
-            | Self::Read(ReadError::Fault(fault))
-            | Self::Create(CreateError::Source(fault)) => fault,
-            _ => return self.to_string(),
+        let (Self::ReadFault(fault)
+        | Self::Read(ReadError::Fault(fault))
+        | Self::Create(CreateError::Source(fault))) = self
+        else {
+            return self.to_string();
         };
         tracing::error!(%fault, "stored bytes cannot be read");
         "stored bytes cannot be read".to_owned()

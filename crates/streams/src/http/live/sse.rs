@@ -190,7 +190,7 @@ impl Subscription {
             }
             Err(Unshared::OnDisk) => self.events_from_disk(end).await,
             Err(Unshared::Refused(error)) => Ok(Err(error)),
-            Err(Unshared::Fault(fault)) => Err(broken(fault)),
+            Err(Unshared::Fault(fault)) => Err(broken(&fault)),
         }
     }
 
@@ -204,7 +204,7 @@ impl Subscription {
         loop {
             let (rest, read) = read_next(plan).await;
             plan = rest;
-            match read.transpose().map_err(broken)? {
+            match read.transpose().map_err(|fault| broken(&fault))? {
                 Some(read) => pieces.extend(read),
                 None => break,
             }
@@ -241,7 +241,7 @@ fn encode(encoding: SseEncoding, pieces: &[Bytes], control: &Control) -> Bytes {
     Bytes::from(encoded)
 }
 
-fn broken(fault: ReadFault) -> BodyError {
+fn broken(fault: &ReadFault) -> BodyError {
     tracing::error!(%fault, "stored bytes cannot be read");
     BodyError(fault.to_string())
 }
