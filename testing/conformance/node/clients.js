@@ -101,15 +101,27 @@ async function readAll(name) {
   return response.json();
 }
 
+// The producer leaves it to its caller to repeat requests that got no answer; that is safe, its batches are numbered.
+async function repeatingFetch(...request) {
+  for (;;) {
+    try {
+      return await fetch(...request);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}
+
 async function idempotentProducer() {
   const handle = await DurableStream.create({ url: url("producer"), contentType: "application/json" });
   const failures = [];
   const producer = new IdempotentProducer(handle, "npm-producer", {
-    maxBatchBytes: 2_000, lingerMs: 1, onError: (error) => failures.push(error),
+    maxBatchBytes: 2_000, lingerMs: 1, fetch: repeatingFetch, onError: (error) => failures.push(error),
   });
   const messages = range(0, 2_000);
   for (const message of messages.slice(0, 500)) producer.append(JSON.stringify(message));
-  // The restarts fall among unanswered batches: the producer's own retries have to carry them over.
+  // The restarts fall among unanswered batches: the producer's numbers have to carry them over.
   await restart("kill");
   for (const message of messages.slice(500, 1_000)) producer.append(JSON.stringify(message));
   await producer.flush();

@@ -31,6 +31,8 @@ const ACKNOWLEDGEMENT_SECONDS_MAX: Duration = Duration::from_mins(1);
 const SHARDS: &str = "3";
 /// Small segments, so that rotation and background rewriting happen under load too.
 const SEGMENT_BYTES: &str = "4MiB";
+/// The largest body, which a segment has to hold with room to spare.
+const APPEND_BYTES: &str = "1MiB";
 /// The most acknowledged requests before a round's kill.
 const ACKNOWLEDGED_MAX: u64 = 6_000;
 /// In one round of this many the server is also killed while it starts.
@@ -68,7 +70,16 @@ pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Resu
     };
     println!("crash rounds: {} with --seed {seed}", options.rounds);
     let scratch = tempfile::tempdir()?;
-    let flags = ["--shards", SHARDS, "--segment-bytes", SEGMENT_BYTES, "--long-poll-timeout", "1s"];
+    let flags = [
+        "--shards",
+        SHARDS,
+        "--segment-bytes",
+        SEGMENT_BYTES,
+        "--append-bytes-max",
+        APPEND_BYTES,
+        "--long-poll-timeout",
+        "1s",
+    ];
     let mut launch = Launch::new(binary, &scratch.path().join("data"), &flags);
     let mut random = Random::new(seed);
     let mut crowd = Crowd::new(&mut random);

@@ -74,7 +74,7 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     tools::run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))?;
     let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![1; BALLAST_BYTES])?;
-    let flags = ["--segment-bytes", "2MiB", "--shards", "2"];
+    let flags = ["--segment-bytes", "2MiB", "--append-bytes-max", "1MiB", "--shards", "2"];
     let server = Launch::new(binary, &disk.path().join("data"), &flags).start()?;
     let mut writers: Vec<Writer> =
         (0..WRITERS).map(|id| Writer::new(id, Kind::Producer, Random::new(u64::from(id)))).collect();

@@ -1,7 +1,7 @@
 //! The official conformance suite, against the binary in its default, durable mode.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -34,6 +34,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         .env("ALLUVIUM_TEST_URL", format!("http://{}", server.address))
         .env("ALLUVIUM_TEST_LONG_POLL_MS", LONG_POLL_MS.to_string())
         .current_dir(&node)
+        .stdin(Stdio::null())
         .output()
         .context("run vitest")?;
     let results = std::fs::read(&results_file).with_context(|| {

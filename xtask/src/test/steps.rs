@@ -1,0 +1,98 @@
+//! The steps of `cargo xtask test`, in their order.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::Tally;
+use super::child::{cargo_counts, checked, counted, own_counts, seed_counts};
+use crate::{licenses, tidy};
+
+/// The binary that black-box steps run against.
+const BINARY: &str = "target/release/alluvium";
+/// Seeds of the simulation in this command; `cargo run --release -p alluvium-sim` runs as many as asked for.
+const SEEDS: &str = "0..300";
+
+/// One step.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) run: fn() -> Result<Tally>,
+}
+
+/// All steps: quick ones first, and the release binary before those that need it.
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "formatting", run: || checked(cargo().args(["fmt", "--all", "--check"])) },
+    Step { name: "clippy", about: "lints, as errors", run: clippy },
+    Step { name: "tidy", about: "the norms of this repository", run: || Ok(all_good(&tidy::problems()?)) },
+    Step {
+        name: "licenses",
+        about: "licences of all dependencies",
+        run: || Ok(all_good(&licenses::problems()?)),
+    },
+    Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
+    Step { name: "release", about: "the release binary", run: release },
+    Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
+    Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
+    Step {
+        name: "clients",
+        about: "the published npm and PyPI clients, over restarts",
+        run: || black_box("clients"),
+    },
+    Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
+    Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
+    Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
+    Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
+];
+
+fn cargo() -> Command {
+    Command::new(env!("CARGO"))
+}
+
+fn all_good(problems: &[String]) -> Tally {
+    for problem in problems {
+        println!("{problem}");
+    }
+    Tally::one(problems.is_empty())
+}
+
+fn clippy() -> Result<Tally> {
+    checked(cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+fn unit() -> Result<Tally> {
+    counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
+}
+
+fn docs() -> Result<Tally> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"];
+    checked(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn release() -> Result<Tally> {
+    checked(cargo().args(["build", "--release", "--locked", "--quiet", "--package", "alluvium"]))
+}
+
+fn simulation() -> Result<Tally> {
+    let run =
+        ["run", "--release", "--locked", "--quiet", "--package", "alluvium-sim", "--", "--seeds", SEEDS];
+    counted(cargo().args(run), seed_counts)
+}
+
+/// A claim of `testing/conformance`, against the release binary.
+fn black_box(claim: &str) -> Result<Tally> {
+    let run =
+        ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY, claim];
+    counted(cargo().args(run), own_counts)
+}
