@@ -26,10 +26,14 @@ use crate::options::Durability;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::shard::{Folded, HeldTable, Shard};
 use crate::stream::Stream;
-use crate::tables::TableSet;
+use crate::tables::{TableSet, remove_leftovers};
 
 /// Sealed segments folded at a time: they are held in memory meanwhile.
 const SEGMENTS_AT_ONCE_MAX: usize = 4;
+
+/// About what a stream takes in a checkpoint. A fold writes the whole checkpoint anew, so it should fold at least as
+/// much.
+const CHECKPOINT_BYTES_PER_STREAM: u64 = 256;
 
 /// Why a fold gave up. The store is as it was, but for files that the next start or fold removes.
 #[derive(Debug, Error)]
@@ -72,13 +76,14 @@ impl Inner {
     pub(crate) fn fold_wanted(&self, index: usize) -> bool {
         let shard = &self.shards[index];
         let sealed = shard.segments.sealed().len();
-        if sealed >= self.options.fold_segments as usize {
+        let segment_bytes = u64::from(shard.segments.segment_bytes());
+        let checkpoint_bytes = shard.directory.read().len() as u64 * CHECKPOINT_BYTES_PER_STREAM;
+        if sealed >= self.options.fold_segments as usize && sealed as u64 * segment_bytes >= checkpoint_bytes {
             return true;
         }
         if !merge::choose(&shard.folded.lock().tables, self.options.table_bytes_max).is_empty() {
             return true;
         }
-        let segment_bytes = u64::from(shard.segments.segment_bytes());
         if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes {
             return false;
         }
@@ -124,14 +129,48 @@ impl Inner {
         let retained = shard.retained.lock().keys().copied().collect();
         let (records, last_seq) = read_segments(shard, &sealed)?;
         let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
+        self.clear_unfinished(shard, &mut folded)?;
+        folded.unfinished = true;
         let fold = Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained };
-        let next = fold.run(&folded.tables, last, last_seq)?;
+        let next = match fold.run(&folded.tables, last, last_seq) {
+            Ok(next) => next,
+            Err(error) => return Err(self.fold_failed(shard, &mut folded, error)),
+        };
         shard.garbage_bytes.store(0, Ordering::Relaxed);
         install(shard, &next.changed, &next.folded.tables, last);
         let previous = std::mem::replace(&mut *folded, next.folded);
         shard.segments.retire(last)?;
         remove_replaced(self, shard, &previous, &folded);
         Ok(true)
+    }
+
+    /// Removes the files of a fold that gave up: this one would give its own the same names.
+    fn clear_unfinished(&self, shard: &Shard, folded: &mut Folded) -> Result<(), FoldError> {
+        if folded.unfinished {
+            remove_leftovers(self.env.disk.as_ref(), &shard.dir, &folded.manifest)
+                .map_err(JournalError::from)?;
+            folded.unfinished = false;
+        }
+        Ok(())
+    }
+
+    /// What a fold that gave up means. Before the manifest was touched it means nothing but files to be removed,
+    /// at once, since the disk may be full. Otherwise nobody knows which manifest the disk has: the engine stops.
+    fn fold_failed(&self, shard: &Shard, folded: &mut Folded, error: FoldError) -> FoldError {
+        match error {
+            FoldError::Manifest(ManifestError::Io(fault))
+                if !(fault.is_full() && fault.action == "write") =>
+            {
+                self.fail(shard.index, fault.into());
+                FoldError::Stopped
+            }
+            error => {
+                if let Err(leftover) = self.clear_unfinished(shard, folded) {
+                    tracing::warn!(error = &leftover as &dyn std::error::Error, "a failed fold left files");
+                }
+                error
+            }
+        }
     }
 
     /// With `Durability::Os` the journals of other shards may be behind: a fork that was deleted there must be
@@ -213,7 +252,7 @@ impl Fold<'_> {
             next_file: next_file + 1,
         };
         manifest.write(disk, &self.shard.dir)?;
-        Ok(Next { folded: Folded { manifest, tables }, changed })
+        Ok(Next { folded: Folded::new(manifest, tables), changed })
     }
 
     fn write_checkpoint(

@@ -27,6 +27,7 @@ use crate::queue::Queue;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::shard::{Folded, HeldTable, Shard};
 use crate::stream::offset_of;
+use crate::tables::remove_leftovers;
 use crate::threads::Maintenance;
 
 /// Why an engine did not open. Nothing on disk was changed but what a torn write left behind.
@@ -140,7 +141,7 @@ impl Recovered {
             next_file: 1,
         };
         manifest.write(env.disk.as_ref(), &dir)?;
-        Self::replay(dir, segments, Folded { manifest, tables: Vec::new() }, HashMap::new(), 0)
+        Self::replay(dir, segments, Folded::new(manifest, Vec::new()), HashMap::new(), 0)
     }
 
     fn open(env: &Env, dir: PathBuf, segment_bytes: u32) -> Result<Self, OpenError> {
@@ -149,7 +150,7 @@ impl Recovered {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(OpenError::Io { path: dir.join(journal::manifest::MANIFEST_NAME), source });
         };
-        remove_leftovers(env, &dir, &manifest)?;
+        remove_leftovers(disk, &dir, &manifest).map_err(JournalError::from)?;
         let mut tables = Vec::with_capacity(manifest.tables.len());
         for number in &manifest.tables {
             let table = Arc::new(Table::open(disk, &dir.join(table_name(*number)))?);
@@ -169,7 +170,7 @@ impl Recovered {
             next_stream = reader.end().map_or(0, |end| end.next_stream);
         }
         let segments = Segments::open(env, &dir, segment_bytes, manifest.first_segment)?;
-        Self::replay(dir, segments, Folded { manifest, tables }, streams, next_stream)
+        Self::replay(dir, segments, Folded::new(manifest, tables), streams, next_stream)
     }
 
     fn replay(
@@ -235,28 +236,6 @@ fn hold_runs(tables: &mut [HeldTable], extents: &[journal::TableExtent]) -> Opti
         runs.push(TableRun::new(held.table.clone(), extent));
     }
     Some(runs)
-}
-
-/// Removes what an interrupted fold left: files that the manifest does not name.
-fn remove_leftovers(env: &Env, dir: &Path, manifest: &Manifest) -> Result<(), OpenError> {
-    let wanted: Vec<String> = manifest
-        .tables
-        .iter()
-        .map(|number| table_name(*number))
-        .chain(manifest.checkpoint.map(checkpoint_name))
-        .collect();
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        |source| OpenError::Io { path, source }
-    };
-    for name in env.disk.list(dir).map_err(io(dir))? {
-        let folds = name.starts_with("table-") || name.starts_with("checkpoint-");
-        if folds && !wanted.contains(&name) {
-            let path = dir.join(&name);
-            env.disk.remove(&path).map_err(io(&path))?;
-        }
-    }
-    Ok(())
 }
 
 /// Puts the recovered shards together to an engine at rest.

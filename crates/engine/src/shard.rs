@@ -47,6 +47,14 @@ impl Shard {
 pub(crate) struct Folded {
     pub(crate) manifest: Manifest,
     pub(crate) tables: Vec<HeldTable>,
+    /// A fold was begun and gave up: there may be files that the manifest does not name.
+    pub(crate) unfinished: bool,
+}
+
+impl Folded {
+    pub(crate) fn new(manifest: Manifest, tables: Vec<HeldTable>) -> Self {
+        Self { manifest, tables, unfinished: false }
+    }
 }
 
 /// An open table and how much of it is still in use.

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use alluvium_env::Disk;
-use alluvium_journal::{RawOffset, StreamId, TableError, TableExtent, TableSummary, TableWriter, table_name};
+use alluvium_journal::{
+    IoFault, Manifest, RawOffset, StreamId, TableError, TableExtent, TableSummary, TableWriter,
+    checkpoint_name, table_name,
+};
 
 /// Writes tables and remembers which blocks hold which stream.
 pub(crate) struct TableSet<'a> {
@@ -85,6 +88,26 @@ impl<'a> TableSet<'a> {
         self.finish_current()?;
         Ok((self.written, self.next_number))
     }
+}
+
+/// Removes what a fold that did not end has left: tables and checkpoints that the manifest does not name.
+///
+/// The manifest must be the durable one.
+pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<(), IoFault> {
+    let tables = manifest.tables.iter().map(|number| table_name(*number));
+    let wanted: Vec<String> = tables.chain(manifest.checkpoint.map(checkpoint_name)).collect();
+    let fault = |action, file: &Path| {
+        let file = file.to_owned();
+        move |source| IoFault { action, file, source }
+    };
+    for name in disk.list(dir).map_err(fault("list", dir))? {
+        let folds = name.starts_with("table-") || name.starts_with("checkpoint-");
+        if folds && !wanted.contains(&name) {
+            let path = dir.join(&name);
+            disk.remove(&path).map_err(fault("remove", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The blocks that hold each span.

@@ -265,12 +265,12 @@ impl Model {
     /// The engine no longer knows the deleted stream `id`: the ends of its expired forks are on record by now.
     pub fn forks_have_ended(&mut self, id: Id, now_ms: u64) {
         let forks = self.streams.values().filter(|stream| stream.source == Some(id));
-        let forks: Vec<(Id, bool)> = forks.map(|fork| (fork.id, fork.deleted)).collect();
-        for (fork, deleted) in forks {
-            if deleted {
-                self.forks_have_ended(fork, now_ms);
-            } else if self.streams.get(&fork).is_some_and(|fork| fork.deadline.expired(now_ms)) {
+        for fork in forks.map(|fork| fork.id).collect::<Vec<_>>() {
+            if self.streams.get(&fork).is_some_and(|fork| fork.deadline.expired(now_ms)) {
                 self.end(fork);
+            }
+            if self.streams.get(&fork).is_some_and(|fork| fork.deleted) {
+                self.forks_have_ended(fork, now_ms);
             }
         }
         self.end_batch();
