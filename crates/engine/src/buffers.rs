@@ -7,10 +7,12 @@ use parking_lot::Mutex;
 
 use crate::read::READ_BYTES_MAX;
 
+/// Bytes of a pooled buffer: a stored block may be somewhat larger than what is read at a time.
+const BUFFER_BYTES: usize = 2 * READ_BYTES_MAX;
 /// Buffers kept while nobody reads.
 const IDLE_BUFFERS_MAX: usize = 16;
 
-/// A pool of buffers of [`READ_BYTES_MAX`] bytes. Clones share it.
+/// A pool of buffers of [`BUFFER_BYTES`]. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
     idle: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -28,7 +30,7 @@ impl Buffers {
     /// A buffer of `len` bytes with arbitrary content.
     pub(crate) fn take(&self, len: usize) -> Buffer {
         let bytes = match len {
-            0..=READ_BYTES_MAX => self.idle.lock().pop().unwrap_or_else(|| vec![0; READ_BYTES_MAX]),
+            0..=BUFFER_BYTES => self.idle.lock().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]),
             _ => vec![0; len],
         };
         Buffer { bytes, used: len, home: self.clone() }
@@ -57,7 +59,7 @@ impl AsMut<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut idle = self.home.idle.lock();
-        if self.bytes.len() == READ_BYTES_MAX && idle.len() < IDLE_BUFFERS_MAX {
+        if self.bytes.len() == BUFFER_BYTES && idle.len() < IDLE_BUFFERS_MAX {
             idle.push(std::mem::take(&mut self.bytes));
         }
     }
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(&slice[..], b"34");
         drop(slice);
         assert_eq!(buffers.idle.lock().len(), 1);
-        assert_eq!(buffers.take(READ_BYTES_MAX).freeze().len(), READ_BYTES_MAX);
+        assert_eq!(buffers.take(BUFFER_BYTES).freeze().len(), BUFFER_BYTES);
     }
 
     #[test]
@@ -87,7 +89,7 @@ mod tests {
         let buffers = Buffers::default();
         let on_loan: Vec<Buffer> = (0..IDLE_BUFFERS_MAX + 5).map(|_| buffers.take(1)).collect();
         drop(on_loan);
-        drop(buffers.take(READ_BYTES_MAX + 1));
+        drop(buffers.take(BUFFER_BYTES + 1));
         assert_eq!(buffers.idle.lock().len(), IDLE_BUFFERS_MAX);
     }
 }

@@ -78,7 +78,8 @@ impl Inner {
         let sealed = shard.segments.sealed().len();
         let segment_bytes = u64::from(shard.segments.segment_bytes());
         let checkpoint_bytes = shard.directory.read().len() as u64 * CHECKPOINT_BYTES_PER_STREAM;
-        if sealed >= self.options.fold_segments as usize && sealed as u64 * segment_bytes >= checkpoint_bytes {
+        if sealed >= self.options.fold_segments as usize && sealed as u64 * segment_bytes >= checkpoint_bytes
+        {
             return true;
         }
         if !merge::choose(&shard.folded.lock().tables, self.options.table_bytes_max).is_empty() {
@@ -318,11 +319,10 @@ impl Fold<'_> {
             }
         }
         for record in stream.records {
-            let append = match &record.mutation {
-                Mutation::Append(append) | Mutation::Create(journal::Create { body: Some(append), .. }) => {
-                    append
-                }
-                _ => continue,
+            let (Mutation::Append(append) | Mutation::Create(journal::Create { body: Some(append), .. })) =
+                &record.mutation
+            else {
+                continue;
             };
             if append.lengths.is_empty() {
                 continue;

@@ -28,8 +28,9 @@ pub enum Threads {
 pub const SEGMENT_BYTES_DEFAULT: u32 = 64 * 1024 * 1024;
 /// Budget, per engine, of recently written bytes that live readers are served from.
 pub const RECENT_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
-/// Sealed segments of a shard at which a fold starts.
-pub const FOLD_SEGMENTS_DEFAULT: u32 = 2;
+/// Sealed segments of a shard at which a fold starts, if they hold at least as much as the last checkpoint: a fold
+/// writes that anew.
+pub const FOLD_SEGMENTS_DEFAULT: u32 = 1;
 /// Size at which the fold goes on in a new table file.
 pub const TABLE_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// Largest accepted append or initial body, in stored bytes.

@@ -1,9 +1,10 @@
 //! Reading: planned under a lock, carried out without one.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use alluvium_env::DiskFile;
+use alluvium_env::{DiskFile, FileMap};
 use alluvium_journal::{SegmentFile, Table};
 use alluvium_protocol::{ContentType, Offset, OffsetQuery, StreamPath};
 use alluvium_tail::SpanKey;
@@ -17,8 +18,13 @@ use crate::extent::{Extent, JournalExtent};
 use crate::request::Head;
 use crate::stream::Stream;
 
-/// Bytes read from disk at a time, unless a single message is larger.
-pub const READ_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes read from disk at a time, unless a stored unit is larger. About half of a core's second-level cache:
+/// what is read is checked and sent on while it is still there.
+pub const READ_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a table handed out at a time as they lie in memory, give or take a block.
+const MAPPED_BYTES_MAX: u64 = 1024 * 1024;
+/// Below this, reading costs less than asking what is in memory.
+const MAPPED_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes between two wanted parts that are read along rather than skipped.
 const GAP_BYTES_MAX: u64 = 4096;
 /// Extents in one plan: many tiny appends end a read before its bytes do.
@@ -119,6 +125,7 @@ impl StreamReader {
             len: 0,
             parts: VecDeque::new(),
             buffers: self.inner.buffers.clone(),
+            may_map: false,
         };
         while plan.end.position < tail.position
             && plan.len < bytes_max.max(1)
@@ -181,6 +188,7 @@ pub struct ReadPlan {
     pub len: u64,
     parts: VecDeque<Part>,
     buffers: Buffers,
+    may_map: bool,
 }
 
 /// Consecutive bytes of a read that come from one place.
@@ -194,8 +202,18 @@ struct Part {
 #[derive(Debug)]
 enum Source {
     Memory(Bytes),
-    Disk { file: Held, at: u64, len: u32, crc: u32 },
+    Disk {
+        file: Held,
+        at: u64,
+        len: u32,
+        crc: u32,
+        /// The block of the table that it is.
+        block: Option<usize>,
+    },
 }
+
+/// Fills a buffer from a position of a file; `false` if it did not because it would have had to wait.
+type ReadAt = fn(&dyn DiskFile, &mut [u8], u64) -> std::io::Result<bool>;
 
 /// A file that stays readable while a plan needs it.
 #[derive(Clone, Debug)]
@@ -205,6 +223,12 @@ pub(crate) enum Held {
 }
 
 impl ReadPlan {
+    /// Allows bytes that must not be looked at but only handed to a socket: see [`FileMap`].
+    #[must_use]
+    pub fn for_socket(self) -> Self {
+        Self { may_map: true, ..self }
+    }
+
     /// Whether all bytes are in memory, so that [`fetch`](Self::fetch) never blocks on the disk.
     pub fn in_memory(&self) -> bool {
         self.parts.iter().all(|part| matches!(part.source, Source::Memory(_)))
@@ -213,9 +237,66 @@ impl ReadPlan {
     /// The next bytes, about [`READ_BYTES_MAX`] of them at most; `None` at the end. Blocks on the disk unless
     /// [`in_memory`](Self::in_memory). Checksums are verified; after a fault the plan is over.
     pub fn fetch(&mut self) -> Option<Result<Vec<Bytes>, ReadFault>> {
+        let mapped = self.fetch_mapped(|map, range| map.populate(range).map(|()| true));
+        mapped.or_else(|| self.fetch_by(|file, buffer, at| file.read_exact_at(buffer, at).map(|()| true)))
+    }
+
+    /// As [`fetch`](Self::fetch), but never waits for the disk: where it would have to, it returns an empty
+    /// list and the plan is as before.
+    pub fn fetch_cached(&mut self) -> Option<Result<Vec<Bytes>, ReadFault>> {
+        let mapped = self.fetch_mapped(|map, range| Ok(map.is_resident(range)));
+        mapped.or_else(|| self.fetch_by(|file, buffer, at| file.read_cached_at(buffer, at)))
+    }
+
+    /// Hands out consecutive blocks of a table as they lie in memory, if they are large and were checked before.
+    /// `ready` brings them into memory, or says that this would take waiting.
+    fn fetch_mapped(
+        &mut self,
+        ready: impl FnOnce(&FileMap, Range<usize>) -> std::io::Result<bool>,
+    ) -> Option<Result<Vec<Bytes>, ReadFault>> {
+        let Part { source: Source::Disk { file, at, .. }, trim: (front, _) } = self.parts.front()? else {
+            return None;
+        };
+        if !self.may_map {
+            return None;
+        }
+        let (file, start) = (file.clone(), *at);
+        let Held::Table(table) = &file else { return None };
+        let (mut end, mut count, mut back) = (start, 0, 0);
+        while let Some(Part { source: Source::Disk { file: next, at, len, block: Some(block), .. }, trim }) =
+            self.parts.get(count)
+            && next.is(&file)
+            && *at == end
+            && table.is_verified(*block)
+            && (count == 0 || trim.0 == 0 && back == 0 && *at - start < MAPPED_BYTES_MAX)
+        {
+            (end, back) = (end + u64::from(*len), trim.1);
+            count += 1;
+        }
+        if end - start < MAPPED_BYTES_MIN {
+            return None;
+        }
+        let map = table.map()?;
+        let range =
+            usize::try_from(start + u64::from(*front)).ok()?..usize::try_from(end - u64::from(back)).ok()?;
+        let fetched = match ready(map, range.clone()) {
+            Ok(true) => {
+                self.parts.drain(..count);
+                Ok(vec![map.slice(range)])
+            }
+            Ok(false) => Ok(Vec::new()),
+            Err(error) => {
+                self.parts.clear();
+                Err(file.fault(start, &error.to_string()))
+            }
+        };
+        Some(fetched)
+    }
+
+    fn fetch_by(&mut self, read: ReadAt) -> Option<Result<Vec<Bytes>, ReadFault>> {
         let fetched = match self.parts.front()?.source {
             Source::Memory(_) => Ok(self.fetch_memory()),
-            Source::Disk { .. } => self.fetch_disk(),
+            Source::Disk { .. } => self.fetch_disk(read),
         };
         if fetched.is_err() {
             self.parts.clear();
@@ -238,7 +319,7 @@ impl ReadPlan {
     }
 
     /// Reads neighbouring parts of one file in one go.
-    fn fetch_disk(&mut self) -> Result<Vec<Bytes>, ReadFault> {
+    fn fetch_disk(&mut self, read: ReadAt) -> Result<Vec<Bytes>, ReadFault> {
         let Some(Part { source: Source::Disk { file, at, len, .. }, .. }) = self.parts.front() else {
             return Ok(Vec::new());
         };
@@ -255,17 +336,21 @@ impl ReadPlan {
             count += 1;
         }
         let mut buffer = self.buffers.take(usize::try_from(end - start).unwrap_or(usize::MAX));
-        file.file()
-            .read_exact_at(buffer.as_mut(), start)
-            .map_err(|error| file.fault(start, &error.to_string()))?;
+        let is_read = read(file.file().as_ref(), buffer.as_mut(), start);
+        if !is_read.map_err(|error| file.fault(start, &error.to_string()))? {
+            return Ok(Vec::new());
+        }
         let buffer = buffer.freeze();
         let mut pieces = Vec::with_capacity(count);
         for part in self.parts.drain(..count) {
-            let Source::Disk { at, len, crc, .. } = part.source else { continue };
+            let Source::Disk { at, len, crc, block, .. } = part.source else { continue };
             let from = usize::try_from(at - start).unwrap_or(usize::MAX);
             let stored = buffer.slice(from..from + len as usize);
             if alluvium_journal::checksum(&stored) != crc {
                 return Err(file.fault(at, "the checksum does not match the bytes"));
+            }
+            if let (Held::Table(table), Some(block)) = (&file, block) {
+                table.mark_verified(block);
             }
             pieces.push(trimmed(&stored, part.trim));
         }
@@ -339,7 +424,13 @@ impl Inner {
         let source = match &located.extent {
             Extent::Block { table, index } => {
                 let block = &table.blocks()[*index as usize];
-                Source::Disk { file, at: block.data_at, len: block.data_len, crc: block.data_crc }
+                Source::Disk {
+                    file,
+                    at: block.data_at,
+                    len: block.data_len,
+                    crc: block.data_crc,
+                    block: Some(*index as usize),
+                }
             }
             Extent::Record(JournalExtent { place, .. }) => {
                 let recent = &self.shards[usize::from(located.shard)].recent;
@@ -350,6 +441,7 @@ impl Inner {
                         at: place.data_at.into(),
                         len: place.data_len,
                         crc: place.data_crc,
+                        block: None,
                     },
                 }
             }

@@ -16,6 +16,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::real::FileMap;
+
 /// How [`Disk::open`] opens a file.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum OpenMode {
@@ -64,6 +66,19 @@ pub trait DiskLock: Send + Sync + Debug {}
 pub trait DiskFile: Send + Sync + Debug {
     /// Fills `buf` from position `at`; `UnexpectedEof` when the file ends before that.
     fn read_exact_at(&self, buf: &mut [u8], at: u64) -> io::Result<()>;
+
+    /// Fills `buf` from position `at` if that needs no waiting for the device: `false`, with `buf` in any state, if it
+    /// would. A file system that cannot tell always says so.
+    fn read_cached_at(&self, buf: &mut [u8], at: u64) -> io::Result<bool> {
+        let _ = (buf, at);
+        Ok(false)
+    }
+
+    /// The file as memory that can be sent without copying it first, if the system can do that. Only for files that
+    /// are finished and never change.
+    fn map(&self) -> io::Result<Option<FileMap>> {
+        Ok(None)
+    }
 
     /// Writes the buffers one after another from position `at`, growing the file when needed. On an error any part
     /// of them may have been written.

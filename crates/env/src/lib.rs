@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub use crate::clock::{Clock, SystemClock};
 pub use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
 pub use crate::random::{OsRandom, Random};
-pub use crate::real::RealDisk;
+pub use crate::real::{FileMap, RealDisk};
 
 /// Everything a library may know of the outside world. Cloning shares the same clock, randomness and disk.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use self::map::FileMap;
 use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
 
 /// Zeros are written in pieces of this size.
@@ -95,6 +96,23 @@ impl DiskFile for RealFile {
         self.0.read_exact_at(buf, at)
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_cached_at(&self, buf: &mut [u8], at: u64) -> io::Result<bool> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let wanted = buf.len();
+        match preadv2(&self.0, &mut [io::IoSliceMut::new(buf)], at, ReadWriteFlags::NOWAIT) {
+            // A short read means that the rest is not in the page cache, or not in the file; the blocking read tells.
+            Ok(count) => Ok(count == wanted),
+            Err(Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(&self) -> io::Result<Option<FileMap>> {
+        FileMap::new(&self.0).map(Some)
+    }
+
     fn write_all_at(&self, bufs: &[&[u8]], at: u64) -> io::Result<()> {
         if let [single] = bufs {
             return self.0.write_all_at(single, at);
@@ -152,5 +170,6 @@ fn write_group_at(file: &File, slices: &mut [IoSlice<'_>], at: u64) -> io::Resul
     Ok(total)
 }
 
+mod map;
 #[cfg(test)]
 mod tests;

@@ -64,13 +64,18 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [only] = bufs {
+            return Pin::new(&mut self.0).poll_write(cx, only);
+        }
         let total: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if bufs.len() < 2 || total > JOINED_BYTES_MAX {
+        if total > JOINED_BYTES_MAX {
             return Pin::new(&mut self.0).poll_write_vectored(cx, bufs);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
-            bufs.iter().for_each(|buf| scratch.extend_from_slice(buf));
+            for buf in bufs {
+                scratch.extend_from_slice(buf);
+            }
             Pin::new(&mut self.0).poll_write(cx, scratch)
         })
     }

@@ -1,4 +1,5 @@
 //! The engine over a real disk, from outside.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod basics;
 mod folding;

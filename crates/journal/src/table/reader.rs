@@ -1,9 +1,10 @@
 //! Reading a table.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use alluvium_env::{Disk, DiskFile, OpenMode};
+use alluvium_env::{Disk, DiskFile, FileMap, OpenMode};
 use bytes::Bytes;
 
 use crate::codec::{Decoder, Malformed};
@@ -25,6 +26,9 @@ pub struct Table {
     file_bytes: u64,
     footer: Footer,
     blocks: Vec<BlockEntry>,
+    /// A bit for each block whose data was found whole since the table was opened.
+    verified: Box<[AtomicU64]>,
+    map: OnceLock<Option<FileMap>>,
 }
 
 impl Table {
@@ -50,8 +54,17 @@ impl Table {
         if !fits || footer.number != number || footer.index_at < TABLE_HEADER_BYTES as u64 {
             return Err(damage(footer_at, "the table's footer doesn't fit the file").into());
         }
-        let mut table = Self { path: path.to_owned(), file, file_bytes, footer, blocks: Vec::new() };
+        let mut table = Self {
+            path: path.to_owned(),
+            file,
+            file_bytes,
+            footer,
+            blocks: Vec::new(),
+            verified: Box::default(),
+            map: OnceLock::new(),
+        };
         table.read_index()?;
+        table.verified = (0..table.blocks.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(table)
     }
 
@@ -131,6 +144,28 @@ impl Table {
         let mut bytes = vec![0; len as usize];
         self.file.read_exact_at(&mut bytes, at).map_err(io_fault("read", &self.path))?;
         Ok(bytes)
+    }
+
+    /// Whether the data of a block was found whole since the table was opened.
+    pub fn is_verified(&self, block: usize) -> bool {
+        self.verified[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1
+    }
+
+    /// Notes that the data of a block was found whole.
+    pub fn mark_verified(&self, block: usize) {
+        self.verified[block / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
+    }
+
+    /// The table as memory to be sent, if the disk can do that. To be used for verified blocks only.
+    pub fn map(&self) -> Option<&FileMap> {
+        let map = self.map.get_or_init(|| match self.file.map() {
+            Ok(map) => map,
+            Err(error) => {
+                tracing::warn!(file = %self.path.display(), %error, "can't map a table; it is read instead");
+                None
+            }
+        });
+        map.as_ref()
     }
 
     /// The file, for reading.

@@ -1,7 +1,8 @@
 //! The body of a read: stored bytes as they are, in JSON mode between brackets (PROTOCOL §5.6, §9.1.5).
 //!
-//! Bytes in memory go out as they lie. Bytes on disk are read on the runtime's blocking threads, one piece ahead of
-//! the socket, so a response holds two pieces at most however large it is.
+//! Bytes in memory go out as they lie, and what the page cache has is read in place: it is sent on while the
+//! processor's own cache still has it. Only what must come from the device is read on the runtime's blocking threads.
+//! A response holds one piece at a time, however large it is.
 
 use std::collections::VecDeque;
 
@@ -36,7 +37,7 @@ pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, 
         }
         return Ok(joined_if_small(pieces, response_bytes));
     }
-    let (mut plan, first) = read_next(plan).await;
+    let (mut plan, first) = read_next(plan.for_socket()).await;
     let mut pieces = VecDeque::new();
     frame.push(first.transpose()?.unwrap_or_default(), &mut pieces);
     if frame.left == 0 {
@@ -44,14 +45,13 @@ pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, 
     }
     Ok(Body::chunks(response_bytes, async move |mut feed| {
         loop {
-            let ahead = tokio::spawn(read_next(plan));
             for piece in pieces.drain(..) {
                 feed.send(piece).await;
             }
             if frame.left == 0 {
                 return Ok(());
             }
-            let (rest, read) = ahead.await.map_err(|error| BodyError(error.to_string()))?;
+            let (rest, read) = read_next(plan).await;
             plan = rest;
             match read {
                 Some(Ok(read)) => frame.push(read, &mut pieces),
@@ -65,8 +65,12 @@ pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, 
     }))
 }
 
-/// Reads the next pieces where blocking is allowed.
+/// Reads the next pieces, in place if that takes no waiting, else where blocking is allowed.
 pub(super) async fn read_next(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Vec<Bytes>, ReadFault>>) {
+    match plan.fetch_cached() {
+        Some(Ok(pieces)) if pieces.is_empty() => {}
+        read => return (plan, read),
+    }
     let read = tokio::task::spawn_blocking(move || {
         let read = plan.fetch();
         (plan, read)
