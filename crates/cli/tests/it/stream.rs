@@ -1,12 +1,12 @@
 //! `alluvium stream` against `alluvium serve`: what goes in comes out, once, over restarts too.
 
 use std::io::{BufRead, BufReader, Write};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Cli, Server, json_lines};
 
-/// Numbers appended between two kills of the server; more than one append's worth.
-const ROUND: u32 = 20_000;
+/// Numbers followed between two kills of the server.
+const ROUND: u32 = 5_000;
 
 #[test]
 fn bytes_come_out_as_they_went_in() {
@@ -77,36 +77,45 @@ fn kills_in_the_middle_of_a_piped_append_leave_each_message_exactly_once() {
     let mut append = server.stream("append n --lines --close").spawn();
     let mut tail = server.stream("tail n --offset -1").spawn();
     let mut stdin = append.stdin.take().unwrap();
-    let (next_round, rounds) = mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for (round, ()) in (0..).zip(rounds) {
-                stdin.write_all(json_lines(round * ROUND..(round + 1) * ROUND).as_bytes()).unwrap();
+    let enough = AtomicBool::new(false);
+    let url = server.url();
+    let written = std::thread::scope(|scope| {
+        // Writes without a pause, so that an append is on its way whenever the server dies.
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while !enough.load(Ordering::Relaxed) {
+                if stdin.write_all(json_lines(written..written + ROUND).as_bytes()).is_err() {
+                    // The command has failed. The end of the stream fails the test, where silence hangs it.
+                    Cli::stream(&url, "close n").run().ok();
+                    break;
+                }
+                written += ROUND;
             }
+            drop(stdin);
+            written
         });
         let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
         let mut seen = 0;
-        for round in 0..3 {
-            next_round.send(()).unwrap();
-            // Far from the round's end, so that appends are on their way when the server dies.
-            while seen < round * ROUND + 100 {
+        for kill in 1..=3 {
+            while seen < kill * ROUND {
                 assert_eq!(lines.next().unwrap().unwrap(), seen.to_string());
                 seen += 1;
             }
             server.kill();
             server.restart();
         }
-        drop(next_round);
+        enough.store(true, Ordering::Relaxed);
         for line in lines {
             assert_eq!(line.unwrap(), seen.to_string());
             seen += 1;
         }
-        assert_eq!(seen, 3 * ROUND);
+        assert_eq!(writer.join().unwrap(), seen);
+        seen
     });
     assert!(append.wait().unwrap().success());
     assert!(tail.wait().unwrap().success());
     let read = server.stream("read n --json-lines").run().ok();
-    assert!(read == json_lines(0..3 * ROUND));
+    assert!(read == json_lines(0..written));
 }
 
 #[test]
