@@ -16,10 +16,10 @@ use crate::model::{Answer, Refusal};
 use crate::operation::{AppendAsk, CreateAsk, Kind, Life, Stamp};
 
 /// An answer on its way.
-pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// The answer, if it is there.
-pub fn poll(answering: &mut Answering) -> Option<Answer> {
+pub(crate) fn poll(answering: &mut Answering) -> Option<Answer> {
     match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
@@ -27,13 +27,13 @@ pub fn poll(answering: &mut Answering) -> Option<Answer> {
 }
 
 /// A path as the engine wants it; those of the simulation are all valid.
-pub fn stream_path(path: &str) -> StreamPath {
+pub(crate) fn stream_path(path: &str) -> StreamPath {
     #[expect(clippy::expect_used, reason = "the simulation draws paths from a fixed list")]
     StreamPath::parse_decoded(path).expect("paths of the simulation are valid")
 }
 
 /// Asks the engine for a stream.
-pub fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
+pub(crate) fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
     let (engine, path) = (engine.clone(), stream_path(&ask.path));
     let fork = ask.fork.as_ref().map(|fork| ForkOrigin {
         source: stream_path(&fork.source),
@@ -61,7 +61,7 @@ pub fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
 }
 
 /// Asks the engine for an append or a close.
-pub fn append(engine: &Engine, ask: &AppendAsk) -> Answering {
+pub(crate) fn append(engine: &Engine, ask: &AppendAsk) -> Answering {
     let (engine, path) = (engine.clone(), stream_path(&ask.path));
     let request = AppendRequest {
         content_type: Some(content_type(ask.kind)),
@@ -85,7 +85,7 @@ pub fn append(engine: &Engine, ask: &AppendAsk) -> Answering {
 }
 
 /// Asks the engine for a deletion.
-pub fn delete(engine: &Engine, path: &str) -> Answering {
+pub(crate) fn delete(engine: &Engine, path: &str) -> Answering {
     let (engine, path) = (engine.clone(), stream_path(path));
     Box::pin(async move {
         match engine.delete(&path).await {
@@ -97,7 +97,7 @@ pub fn delete(engine: &Engine, path: &str) -> Answering {
 }
 
 /// The content type of a kind.
-pub fn content_type(kind: Kind) -> ContentType {
+pub(crate) fn content_type(kind: Kind) -> ContentType {
     #[expect(clippy::expect_used, reason = "the simulation knows three content types")]
     ContentType::parse(kind.media_type()).expect("content types of the simulation are valid")
 }
@@ -117,7 +117,7 @@ fn stamp(stamp: &Stamp) -> ProducerStamp {
 }
 
 /// The refusal behind a failed lookup.
-pub fn lookup_refusal(error: LookupError) -> Refusal {
+pub(crate) fn lookup_refusal(error: LookupError) -> Refusal {
     match error {
         LookupError::NotFound => Refusal::NotFound,
         LookupError::Deleted => Refusal::Gone,

@@ -62,7 +62,7 @@ impl SimDisk {
     }
 
     /// Ends the process's view of the disk without a loss: what a `kill -9` does, where the kernel lives on.
-    /// Unsynced content stays unsynced.
+    /// Unsynced content stays unsynced, and planned faults stay planned.
     pub fn kill(&self) {
         self.0.lock().next_epoch();
     }

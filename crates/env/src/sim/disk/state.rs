@@ -83,16 +83,16 @@ impl State {
     pub(super) fn restart(&mut self) {
         self.power_off();
         self.down = false;
+        self.crash_at = None;
+        self.rules.clear();
+        self.bad_ranges.clear();
         self.next_epoch();
     }
 
     pub(super) fn next_epoch(&mut self) {
         self.epoch += 1;
-        self.crash_at = None;
         self.handles.clear();
         self.locks.clear();
-        self.rules.clear();
-        self.bad_ranges.clear();
     }
 
     pub(super) fn check_epoch(&self, epoch: u64) -> io::Result<()> {
