@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod basics;
+mod damage;
 mod folding;
 mod forks;
+mod lifetime;
 mod support;

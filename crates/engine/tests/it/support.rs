@@ -42,6 +42,10 @@ impl Fixture {
         Self { engine, options, dir }
     }
 
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     /// A clean restart.
     pub(crate) fn restart(&mut self) {
         self.engine.shutdown();
