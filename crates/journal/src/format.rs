@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use alluvium_env::{DiskLock, Env};
+use alluvium_env::{DiskLock, Env, OpenMode};
 use thiserror::Error;
 
 use crate::error::{Damage, IoFault, io_fault};
@@ -148,7 +148,9 @@ impl DataDirectory {
             Some(bytes) => {
                 let format = Format::decode(&bytes).map_err(|invalid| directory.refusal(invalid))?;
                 // A process may have died before the name was durable; without it, all data would look foreign.
-                directory.write(format)?;
+                // Synced in place, not written again: a full disk must still start.
+                directory.settle()?;
+                directory.format = Some(format);
             }
             None => directory.check_unmarked()?,
         }
@@ -183,6 +185,15 @@ impl DataDirectory {
     /// Writes the format, durably.
     pub fn mark(&mut self, shards: u16, segment_bytes: u32) -> Result<Format, FormatError> {
         self.write(Format { directory: self.env.random.next_u128(), shards, segment_bytes })
+    }
+
+    /// Makes the file that is there durable, name and content.
+    fn settle(&self) -> Result<(), FormatError> {
+        let (disk, path) = (self.env.disk.as_ref(), self.dir.join(FORMAT_NAME));
+        let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_fault("open", &path))?;
+        file.sync_all().map_err(io_fault("sync", &path))?;
+        disk.sync_dir(&self.dir).map_err(io_fault("sync", &self.dir))?;
+        Ok(())
     }
 
     fn write(&mut self, format: Format) -> Result<Format, FormatError> {
