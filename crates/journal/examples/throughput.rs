@@ -13,7 +13,8 @@ use alluvium_journal::{Append, JournalWriter, Mutation, Producer, Record, Segmen
 use bytes::Bytes;
 
 const SEGMENT_BYTES: u32 = 64 * 1024 * 1024;
-const TOTAL_BYTES: u64 = 256 * 1024 * 1024;
+const TOTAL_MIB: u32 = 256;
+const TOTAL_BYTES: u64 = TOTAL_MIB as u64 * 1024 * 1024;
 const BATCH_RECORDS: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         let replay_s = started.elapsed().as_secs_f64();
         assert_eq!(found, count, "a replay lost records");
-        let mib = (TOTAL_BYTES >> 20) as f64;
+        let mib = f64::from(TOTAL_MIB);
         writeln!(
             out,
             "{data_len:>6} bytes a record: write {:>6.0} MiB/s, replay {:>6.0} MiB/s; new segments {rotate_s:.2} s",
