@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use alluvium_env::{DiskLock, Env, OpenMode};
+use alluvium_env::{Disk, DiskLock, Env, OpenMode};
 use thiserror::Error;
 
 use crate::error::{Damage, IoFault, io_fault};
@@ -122,6 +122,17 @@ impl Format {
     }
 }
 
+/// A directory without a mark holds only what this program makes before it sets one.
+fn check_not_foreign(disk: &dyn Disk, dir: &Path) -> Result<(), FormatError> {
+    let names = disk.list(dir).map_err(io_fault("list", dir))?;
+    let is_ours = |name: &String| UNMARKED_NAMES.contains(&name.as_str());
+    if names.iter().any(|name| name == FORMAT_NAME) || names.iter().all(is_ours) {
+        Ok(())
+    } else {
+        Err(FormatError::Foreign { dir: dir.to_owned() })
+    }
+}
+
 /// A data directory, locked for this process until it is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
@@ -140,6 +151,8 @@ impl DataDirectory {
     pub fn open(env: &Env, dir: &Path) -> Result<Self, FormatError> {
         let disk = env.disk.as_ref();
         disk.create_dir_all(dir).map_err(io_fault("create", dir))?;
+        // Looked at before the lock too, so that not even its file is left among somebody else's.
+        check_not_foreign(disk, dir)?;
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.lock(&lock_path).map_err(io_fault("lock", &lock_path))?;
         let lock = lock.ok_or_else(|| FormatError::Locked { dir: dir.to_owned() })?;
@@ -152,7 +165,7 @@ impl DataDirectory {
                 directory.settle()?;
                 directory.format = Some(format);
             }
-            None => directory.check_unmarked()?,
+            None => check_not_foreign(disk, dir)?,
         }
         Ok(directory)
     }
@@ -164,12 +177,6 @@ impl DataDirectory {
                 Damage { file: self.dir.join(FORMAT_NAME), at: 0, reason }.into()
             }
         }
-    }
-
-    fn check_unmarked(&self) -> Result<(), FormatError> {
-        let names = self.env.disk.list(&self.dir).map_err(io_fault("list", &self.dir))?;
-        let ours = names.iter().all(|name| UNMARKED_NAMES.contains(&name.as_str()));
-        if ours { Ok(()) } else { Err(FormatError::Foreign { dir: self.dir.clone() }) }
     }
 
     /// The format, once there is one.
