@@ -43,12 +43,14 @@ impl ServeError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
-            Self::Bind(BindError::Io { .. }) | Self::Start(_) | Self::Io(_) => EXIT_IO,
             Self::Open(OpenError::Format(FormatError::Locked { .. })) => EXIT_LOCKED,
             Self::Open(OpenError::Options(_)) => EXIT_CONFIG,
             Self::Open(
                 OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
-            ) => EXIT_IO,
+            )
+            | Self::Bind(BindError::Io { .. })
+            | Self::Start(_)
+            | Self::Io(_) => EXIT_IO,
             Self::Open(
                 OpenError::Format(
                     FormatError::Foreign { .. } | FormatError::Version { .. } | FormatError::Damage(_),

@@ -82,7 +82,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.recent_bytes = to_usize(config.recent_bytes.0);
     options.limits = Limits {
         append_bytes_max: u32::try_from(config.append_bytes_max.0).unwrap_or(u32::MAX),
-        streams_max: config.streams_max as u64,
+        streams_max: config.streams_max,
         producers_per_stream_max: config.producers_max,
         queue_bytes_max: config.queue_bytes_max.0,
         ..options.limits
@@ -128,7 +128,8 @@ fn stop_at_once(fault: &Fault) {
     let mut causes = String::new();
     let mut cause = std::error::Error::source(fault);
     while let Some(error) = cause {
-        causes.push_str(&format!(": {error}"));
+        causes.push_str(": ");
+        causes.push_str(&error.to_string());
         cause = error.source();
     }
     tracing::error!("{fault}{causes}; the server stops, restart it once the cause is gone");

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// About how long an SSE response lasts (PROTOCOL §10.2); varied by [`SSE_CYCLE_JITTER_PERCENT`].
-pub const SSE_CYCLE: Duration = Duration::from_secs(60);
+pub const SSE_CYCLE: Duration = Duration::from_mins(1);
 
 /// By how much an SSE response may last longer, so that subscribers that came together don't return together.
 pub const SSE_CYCLE_JITTER_PERCENT: u64 = 20;
@@ -30,7 +30,7 @@ pub const WAITERS_MAX: usize = 16_384;
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How long a request body may take to arrive.
-pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Seconds a client is asked to wait after `503`.
 pub const RETRY_AFTER_S: u64 = 1;

@@ -92,7 +92,7 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
             "they queue",
         ),
         ("writes waiting for one committer", QUEUE_COMMANDS_MAX_DEFAULT.to_string(), "`503 busy`"),
-        ("data gathered into one batch", bytes(BATCH_BYTES_MAX as u64), "the next batch"),
+        ("data gathered into one batch", bytes(BATCH_BYTES_MAX), "the next batch"),
         ("shards of a data directory", SHARDS_MAX.to_string(), "refused at the start"),
     ]
 }

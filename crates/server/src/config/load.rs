@@ -1,7 +1,8 @@
 //! Gathers the configuration: flags over environment variables over the file over the defaults.
 
 use std::{
-    fmt, io,
+    fmt::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -183,7 +184,8 @@ impl Loaded {
         let mut text = String::new();
         for (option, origin) in OPTIONS.iter().zip(&self.origins) {
             let value = toml::Value::String((option.show)(&self.config));
-            text.push_str(&format!("{} = {value}  # {origin}\n", option.name));
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{} = {value}  # {origin}", option.name);
         }
         text
     }

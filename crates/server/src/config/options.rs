@@ -99,7 +99,7 @@ options! {
     /// How long a shutdown waits for requests to finish before it cuts them.
     "shutdown-timeout" => shutdown_timeout: Duration = Duration::from_secs(10);
     /// Streams held at once.
-    "streams-max" => streams_max: usize = STREAMS_MAX_DEFAULT as usize;
+    "streams-max" => streams_max: u64 = STREAMS_MAX_DEFAULT;
     /// Producers one stream remembers. A further one is refused.
     "producers-max" => producers_max: usize = PRODUCERS_PER_STREAM_MAX_DEFAULT;
     /// Bytes of writes that may wait for one committer. More is answered `503`.

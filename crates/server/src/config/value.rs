@@ -1,6 +1,6 @@
 //! The kinds of value an option can have: how each is written, read and shown.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alluvium_engine::Durability;
 
@@ -50,6 +50,18 @@ impl Value for usize {
     }
 }
 
+impl Value for u64 {
+    const KIND: &'static str = "NUMBER";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_positive(text)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// A number, or `auto` to let the server choose.
 impl Value for Option<usize> {
     const KIND: &'static str = "NUMBER|auto";
@@ -63,9 +75,9 @@ impl Value for Option<usize> {
     }
 }
 
-fn parse_positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
+fn parse_positive<N: FromStr + PartialOrd + Default>(text: &str) -> Result<N, String> {
+    match text.parse::<N>() {
+        Ok(number) if number > N::default() => Ok(number),
         _ => Err("expected a whole number of at least 1".to_owned()),
     }
 }
@@ -147,8 +159,10 @@ fn split_unit(text: &str) -> (&str, &str) {
 
 /// The largest unit that leaves a whole number.
 fn show_in_units(amount: u64, units: &[(&str, u64)]) -> String {
-    let (unit, factor) =
-        units.iter().find(|(_, factor)| amount >= *factor && amount % factor == 0).unwrap_or(&("", 1));
+    let (unit, factor) = units
+        .iter()
+        .find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor))
+        .unwrap_or(&("", 1));
     format!("{}{unit}", amount / factor)
 }
 
