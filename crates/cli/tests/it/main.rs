@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
+mod configuration;
+mod lifecycle;
+mod limits;
+mod protocol;
 mod scripted;
 mod stream;
 mod support;

@@ -13,14 +13,39 @@ pub(crate) struct Server {
     running: (Child, BufReader<ChildStdout>),
     address: String,
     data: TempDir,
+    flags: String,
 }
 
 impl Server {
     /// Starts on a free port and an empty data directory, and waits until it listens.
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// As [`start`](Self::start), with further flags, separated by space.
+    pub(crate) fn start_with(flags: &str) -> Self {
         let data = TempDir::new().unwrap();
-        let (running, address) = launch("127.0.0.1:0", &data);
-        Self { running, address, data }
+        let (running, address) = launch("127.0.0.1:0", &data, flags);
+        Self { running, address, data, flags: flags.to_owned() }
+    }
+
+    /// Asks it to stop (SIGTERM).
+    pub(crate) fn terminate(&self) {
+        let pid = self.running.0.id().to_string();
+        assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());
+    }
+
+    /// Waits for its end and returns its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.running.0.wait().unwrap().code()
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn data(&self) -> &std::path::Path {
+        self.data.path()
     }
 
     /// Kills it without warning (SIGKILL).
@@ -31,7 +56,7 @@ impl Server {
 
     /// Starts it again on the address and data that it had.
     pub(crate) fn restart(&mut self) {
-        self.running = launch(&self.address, &self.data).0;
+        self.running = launch(&self.address, &self.data, &self.flags).0;
     }
 
     pub(crate) fn url(&self) -> String {
@@ -52,8 +77,11 @@ impl Drop for Server {
     }
 }
 
-fn launch(listen: &str, data: &TempDir) -> ((Child, BufReader<ChildStdout>), String) {
-    let cli = Cli::new("serve --listen").arg(listen).arg("--data-dir").arg(data.path().to_str().unwrap());
+fn launch(listen: &str, data: &TempDir, flags: &str) -> ((Child, BufReader<ChildStdout>), String) {
+    let cli = Cli::new(&format!("serve {flags} --listen"))
+        .arg(listen)
+        .arg("--data-dir")
+        .arg(data.path().to_str().unwrap());
     let mut process = cli.spawn();
     let mut stdout = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();

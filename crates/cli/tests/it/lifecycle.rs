@@ -1,0 +1,83 @@
+//! Starting, refusing to start, and stopping.
+
+use std::time::Duration;
+
+use super::support::{Cli, Events, Server, call};
+
+const TEXT: &str = "content-type: text/plain";
+
+fn serve(address: &str, data: &std::path::Path) -> Cli {
+    Cli::new("serve --listen").arg(address).arg("--data-dir").arg(data.to_str().unwrap())
+}
+
+#[test]
+fn a_stop_ends_live_readers_cleanly_and_keeps_the_data() {
+    let mut server = Server::start();
+    call(server.address(), "PUT", "/v1/stream/s", &[TEXT], b"kept");
+    let (_, mut events) = Events::subscribe(server.address(), "/v1/stream/s?offset=-1&live=sse");
+    assert_eq!(events.next().unwrap().1, "kept");
+    assert_eq!(events.next().unwrap().0, "control");
+    std::thread::scope(|scope| {
+        let poll = "/v1/stream/s?offset=now&live=long-poll";
+        let (_, mut other) = Events::subscribe(server.address(), "/v1/stream/s?offset=now&live=sse");
+        assert_eq!(other.next().unwrap().0, "control");
+        let address = server.address().to_owned();
+        let waiting = scope.spawn(move || std::panic::catch_unwind(|| call(&address, "GET", poll, &[], b"")));
+        server.terminate();
+        assert_eq!(events.next(), None);
+        assert_eq!(other.next(), None);
+        // The poll may have come too late to be accepted; if it was, it is answered.
+        if let Ok(answer) = waiting.join().unwrap() {
+            assert_eq!(answer.status, 204);
+        }
+    });
+    assert_eq!(server.ended(), Some(0));
+    server.restart();
+    assert_eq!(call(server.address(), "GET", "/v1/stream/s", &[], b"").text(), "kept");
+}
+
+#[test]
+fn a_reader_that_does_not_finish_is_cut_at_the_deadline() {
+    let mut server = Server::start_with("--shutdown-timeout 100ms");
+    let mut unfinished = std::net::TcpStream::connect(server.address()).unwrap();
+    std::io::Write::write_all(
+        &mut unfinished,
+        b"PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
+    )
+    .unwrap();
+    unfinished.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut proceed = [0; 12];
+    std::io::Read::read_exact(&mut unfinished, &mut proceed).unwrap();
+    assert_eq!(&proceed, b"HTTP/1.1 100");
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_told_with_its_own_exit_code() {
+    let server = Server::start();
+    let data = tempfile::tempdir().unwrap();
+    let ended = serve(server.address(), data.path()).run();
+    assert_eq!(ended.code, Some(69));
+    assert!(ended.stderr.contains("is already in use"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+    assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_data_directory_in_use_is_told_with_its_own_exit_code() {
+    let server = Server::start();
+    let ended = serve("127.0.0.1:0", server.data()).run();
+    assert_eq!(ended.code, Some(75));
+    assert!(ended.stderr.contains("in use by another process"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir(data.path().join("photos")).unwrap();
+    let ended = serve("127.0.0.1:0", data.path()).run();
+    assert_eq!(ended.code, Some(65));
+    assert!(ended.stderr.contains("not a data directory"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,111 @@
+//! What is too much is refused with a clear answer.
+
+use std::io::{Read, Write};
+
+use super::support::{Events, Server, call, open, request};
+
+#[test]
+fn a_body_that_announces_too_much_is_refused_before_it_is_sent() {
+    let server = Server::start_with("--append-bytes-max 1KiB");
+    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-length: 1025\r\n\r\n";
+    let (answer, _) = open(server.address(), head.as_bytes());
+    assert_eq!(answer.status, 413);
+    let fits = call(server.address(), "PUT", "/v1/stream/s", &[], &[b'x'; 1024]);
+    assert_eq!(fits.status, 201);
+}
+
+#[test]
+fn a_chunked_body_is_refused_once_it_grows_too_large() {
+    let server = Server::start_with("--append-bytes-max 1KiB");
+    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+    let (answer, _) = open(server.address(), format!("{head}{chunk}{chunk}").as_bytes());
+    assert_eq!(answer.status, 413);
+    let fits = format!("{head}{chunk}0\r\n\r\n");
+    assert_eq!(open(server.address(), fits.as_bytes()).0.status, 201);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for_long() {
+    let server = Server::start_with("--body-timeout 50ms");
+    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nx";
+    assert_eq!(open(server.address(), head.as_bytes()).0.status, 408);
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let server = Server::start_with("--header-bytes-max 8KiB");
+    let long = format!("x-long: {}", "x".repeat(16 * 1024));
+    assert_eq!(open(server.address(), &request("GET", "/", &[&long], b"")).0.status, 431);
+    let many: Vec<String> = (0..200).map(|n| format!("x-{n}: 1")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(open(server.address(), &request("GET", "/", &many, b"")).0.status, 431);
+}
+
+#[test]
+fn a_waiter_too_many_is_asked_to_come_back() {
+    let server = Server::start_with("--waiters-max 1");
+    call(server.address(), "PUT", "/v1/stream/s", &["content-type: text/plain"], b"");
+    let (_, mut events) = Events::subscribe(server.address(), "/v1/stream/s?offset=-1&live=sse");
+    assert!(events.next().is_some());
+    for mode in ["sse", "long-poll"] {
+        let target = format!("/v1/stream/s?offset=now&live={mode}");
+        let refused = call(server.address(), "GET", &target, &[], b"");
+        assert_eq!((refused.status, refused.code().as_str()), (503, "too_many_waiters"));
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+}
+
+#[test]
+fn a_connection_too_many_is_answered_and_closed() {
+    let server = Server::start_with("--connections-max 1");
+    call(server.address(), "PUT", "/v1/stream/s", &["content-type: text/plain"], b"");
+    // The place of the first connection is given back some time after its close; wait until it is.
+    let mut held = loop {
+        let keep_alive = b"HEAD /v1/stream/s HTTP/1.1\r\nhost: x\r\n\r\n";
+        let (answer, socket) = open(server.address(), keep_alive);
+        if answer.status == 200 {
+            break socket;
+        }
+    };
+    let (refused, mut rest) = open(server.address(), b"");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    let mut body = String::new();
+    rest.read_to_string(&mut body).unwrap();
+    assert!(body.contains("too_many_connections"), "{body}");
+    held.get_mut().write_all(b"HEAD /v1/stream/s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    held.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[test]
+fn a_connection_without_a_request_is_closed() {
+    let server = Server::start_with("--idle-timeout 50ms");
+    let mut socket = std::net::TcpStream::connect(server.address()).unwrap();
+    socket.write_all(b"GET /v1/stream/s HTT").unwrap();
+    let mut rest = Vec::new();
+    socket.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Server::start();
+    call(server.address(), "PUT", "/v1/stream/s", &["content-type: text/plain"], b"");
+    let mut requests = Vec::new();
+    for n in 0..50 {
+        let text = format!("{n:02}");
+        let head =
+            "POST /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n";
+        requests.extend_from_slice(head.as_bytes());
+        requests.extend_from_slice(text.as_bytes());
+    }
+    requests.extend_from_slice(&request("GET", "/v1/stream/s", &[], b""));
+    let (first, mut rest) = open(server.address(), &requests);
+    let mut answers = String::new();
+    rest.read_to_string(&mut answers).unwrap();
+    assert_eq!((first.status, answers.matches("HTTP/1.1 204").count()), (204, 49));
+    let expected: String = (0..50).map(|n| format!("{n:02}")).collect();
+    assert!(answers.ends_with(&expected), "{answers}");
+}
