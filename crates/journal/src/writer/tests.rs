@@ -197,6 +197,17 @@ fn live(journal: &mut Journal, rng: &mut Rng, first: &mut u64, life: &mut Life, 
     }
 }
 
+/// Restarts until no planned crash interrupts it.
+fn resume_for_good(world: &World, first: u64, seed: u64) -> (Journal, Vec<Record>) {
+    loop {
+        match world.resume(first) {
+            Ok((journal, found, _)) => return (journal, found),
+            Err(JournalError::Io(fault)) if is_crash(&fault.source) => world.disk.restart(),
+            Err(error) => panic!("seed {seed}: a crash looks like damage: {error}"),
+        }
+    }
+}
+
 /// Journals live, crash, are killed and restarted; what was synced is always there, in order and without gaps, and
 /// what a restart served once stays.
 fn random_lives(seed: u64, sync_percent: u64) {
@@ -214,12 +225,8 @@ fn random_lives(seed: u64, sync_percent: u64) {
         } else {
             world.disk.restart();
         }
-        let resumed = world.resume(first);
         let found;
-        (journal, found) = match resumed {
-            Ok((journal, found, _)) => (journal, found),
-            Err(error) => panic!("seed {seed}: a crash looks like damage: {error}"),
-        };
+        (journal, found) = resume_for_good(&world, first, seed);
         let all: Vec<u64> = life.synced.iter().chain(&life.unsynced).copied().collect();
         let numbers: Vec<u64> = found.iter().map(|record| record.stream.0).collect();
         let Some(last) = numbers.last() else {
