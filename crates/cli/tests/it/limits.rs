@@ -106,6 +106,6 @@ fn pipelined_requests_are_answered_in_order() {
     let mut answers = String::new();
     rest.read_to_string(&mut answers).unwrap();
     assert_eq!((first.status, answers.matches("HTTP/1.1 204").count()), (204, 49));
-    let expected: String = (0..50).map(|n| format!("{n:02}")).collect();
+    let expected = (0..50).fold(String::new(), |text, n| format!("{text}{n:02}"));
     assert!(answers.ends_with(&expected), "{answers}");
 }
