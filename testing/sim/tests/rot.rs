@@ -1,11 +1,24 @@
 //! Bit rot: what is damaged is reported with its file, what isn't stays readable, and nothing wrong is ever read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use alluvium_env::sim::Rng;
+use alluvium_env::{Disk, OpenMode};
 use alluvium_sim::draw::PATHS;
 use alluvium_sim::operation::{AppendAsk, Body, CreateAsk, Kind, Life, Operation};
 use alluvium_sim::world::{Setup, World};
+
+fn append(path: &str, round: u64) -> AppendAsk {
+    let texts = (0..4).map(|nth| format!("\"{round} {nth} {}\"", "x".repeat(90))).collect();
+    AppendAsk {
+        path: path.to_owned(),
+        kind: Kind::Json,
+        body: Body::Json(texts),
+        stamp: None,
+        seq: None,
+        close: false,
+    }
+}
 
 /// A world with streams of every kind in tables and in the journal, and nothing kept in memory.
 fn world(seed: u64) -> World {
@@ -26,15 +39,7 @@ fn world(seed: u64) -> World {
         step(Operation::Commit(0));
         step(Operation::Commit(1));
         for path in PATHS {
-            let texts = (0..4).map(|nth| format!("\"{round} {nth} {}\"", "x".repeat(90))).collect();
-            step(Operation::Append(AppendAsk {
-                path: path.to_owned(),
-                kind: Kind::Json,
-                body: Body::Json(texts),
-                stamp: None,
-                seq: None,
-                close: false,
-            }));
+            step(Operation::Append(append(path, round)));
         }
         if round % 3 == 1 {
             step(Operation::Fold(0));
@@ -43,7 +48,27 @@ fn world(seed: u64) -> World {
     }
     step(Operation::Commit(0));
     step(Operation::Commit(1));
+    // The last batch of each shard is a small one.
+    for path in PATHS {
+        step(Operation::Append(AppendAsk { body: Body::Json(vec!["0".to_owned()]), ..append(path, 0) }));
+        step(Operation::Commit(0));
+        step(Operation::Commit(1));
+    }
     world
+}
+
+/// Whether a byte is in what may be the last batch of a journal. Damage there is a torn write for all that anyone
+/// can know, so a start cuts it off.
+fn in_last_batch(world: &World, path: &Path, at: u64) -> bool {
+    const LAST_BATCH_BYTES_MAX: usize = 512;
+    if !path.to_string_lossy().contains("journal-") {
+        return false;
+    }
+    let file = world.disk().open(path, OpenMode::Read).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    at >= used.saturating_sub(LAST_BATCH_BYTES_MAX) as u64
 }
 
 fn damageable(world: &World) -> Vec<(PathBuf, u64)> {
@@ -86,6 +111,9 @@ fn a_start_over_a_damaged_byte_is_refused_with_its_file_or_everything_else_is_wh
         let files = damageable(&world);
         let (path, len) = rng.pick(&files).clone();
         let at = rng.below(len);
+        if in_last_batch(&world, &path, at) {
+            continue;
+        }
         assert!(world.disk().rot(&path, at, 0x10));
         match world.reopen() {
             Err(error) => {
