@@ -42,6 +42,8 @@ mod fork;
 mod link;
 mod merge;
 mod options;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod queue;
 mod read;
 mod rebuilt;

@@ -22,6 +22,8 @@ pub mod error;
 pub mod format;
 pub mod manifest;
 mod names;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod record;
 mod replace;
 pub mod replay;

@@ -186,6 +186,11 @@ impl JournalWriter {
         if self.synced_seq == self.last_seq {
             return Ok(());
         }
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is_planted(crate::planted::Bug::SkippedSync) {
+            self.synced_seq = self.last_seq;
+            return Ok(());
+        }
         if let Err(error) = self.current.file().sync_data() {
             self.poisoned = true;
             return Err(io_fault("sync", self.current.path())(error).into());

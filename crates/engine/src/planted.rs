@@ -1,0 +1,41 @@
+//! Where the bugs of [`alluvium_journal::planted`] are in the engine. Only compiled under the feature
+//! `planted-bugs`.
+
+use alluvium_journal::{Producer, RecordPlace};
+
+pub use alluvium_journal::planted::{Bug, is_planted, plant};
+
+use crate::committer::Outcome;
+use crate::reply::Reply;
+
+/// Sends the answers that should have waited for the sync.
+pub(crate) fn answer_early(outcomes: &mut [Outcome]) {
+    if is_planted(Bug::AnsweredBeforeSync) {
+        for outcome in outcomes {
+            std::mem::replace(&mut outcome.reply, Reply::None).send();
+        }
+    }
+}
+
+/// Whether a start leaves this record out.
+pub(crate) fn is_left_out(place: &RecordPlace, first_segment: u64, segments: usize) -> bool {
+    is_planted(Bug::SegmentNotReplayed) && segments > 1 && place.segment == first_segment
+}
+
+/// Forgets one producer of several.
+pub(crate) fn forget_producer(producers: &mut Vec<Producer>) {
+    if is_planted(Bug::ForgottenProducer) {
+        producers.pop();
+    }
+}
+
+/// Makes one message of the first two.
+pub(crate) fn lose_boundary(lengths: &[u32], append_ends: &[bool]) -> (Vec<u32>, Vec<bool>) {
+    let (mut lengths, mut append_ends) = (lengths.to_vec(), append_ends.to_vec());
+    if is_planted(Bug::LostBoundary) && lengths.len() > 1 {
+        let first = lengths.remove(0);
+        lengths[0] += first;
+        append_ends.remove(0);
+    }
+    (lengths, append_ends)
+}

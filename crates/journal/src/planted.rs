@@ -1,0 +1,46 @@
+//! Bugs that are put in on purpose, one at a time, to show that the simulation would find them.
+//!
+//! Only compiled under the feature `planted-bugs`, which nothing but the simulation's own tests turns on. The choice
+//! is per thread: the simulation drives a whole engine on one.
+
+use std::cell::Cell;
+
+/// A bug that could have been made.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Bug {
+    /// A sync of the journal that does nothing.
+    SkippedSync,
+    /// Callers are answered between the write and the sync.
+    AnsweredBeforeSync,
+    /// A start leaves out the first of several segments.
+    SegmentNotReplayed,
+    /// A checkpoint leaves out one producer of a stream.
+    ForgottenProducer,
+    /// A rewrite makes one message of two.
+    LostBoundary,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::SkippedSync,
+        Self::AnsweredBeforeSync,
+        Self::SegmentNotReplayed,
+        Self::ForgottenProducer,
+        Self::LostBoundary,
+    ];
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Puts a bug into everything that this thread runs from now on, in place of the one before.
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is to be had.
+pub fn is_planted(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
