@@ -18,7 +18,7 @@ const READ_SIZES: [u64; 3] = [1, 700, 1_000_000];
 
 /// Why a read isn't what it should be.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// The engine says that it can't read its bytes: allowed when the disk is at fault.
     Fault(String),
     /// The engine is wrong: never allowed.
@@ -95,7 +95,7 @@ impl World {
             (Err(error), Err(refusal)) if refused(&refusal, &lookup_refusal(error)) => Ok(None),
             (opened, expected) => Err(Violation::new(format!(
                 "opening `{path}`: expected {:?}, the engine says {:?}",
-                expected.map(|stream| stream.tail()),
+                expected.map(Stream::tail),
                 opened.map(|reader| reader.head())
             ))),
         }
@@ -264,7 +264,9 @@ fn read_through(reader: &StreamReader, stream: &Stream, from: Offset, bytes_max:
         let mut found = Vec::new();
         while let Some(pieces) = plan.fetch() {
             let pieces = pieces.map_err(|fault| Trouble::Fault(fault.to_string()))?;
-            pieces.iter().for_each(|piece| found.extend_from_slice(piece));
+            for piece in pieces {
+                found.extend_from_slice(&piece);
+            }
         }
         let Some(expected) = between(stream, here, plan.end) else {
             return wrong(format!("{here} to {} is not between boundaries", plan.end));

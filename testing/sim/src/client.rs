@@ -128,7 +128,7 @@ fn storage_refusal(error: StorageError) -> Refusal {
     match error {
         StorageError::Full => Refusal::Full,
         StorageError::Stopped => Refusal::Stopped,
-        other => Refusal::Unexpected(other.to_string()),
+        StorageError::Busy => Refusal::Unexpected(error.to_string()),
     }
 }
 

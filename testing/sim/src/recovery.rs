@@ -16,7 +16,7 @@ impl World {
         let mut candidates = self.candidates(committing.unwrap_or_default())?;
         // What waited elsewhere was never written.
         for lost in std::mem::take(&mut self.waiting) {
-            candidates.iter_mut().for_each(|candidate| candidate.abandon(&lost.command));
+            abandon(&mut candidates, &lost.command);
             self.remember(&lost.command);
         }
         candidates.iter_mut().for_each(Model::end_batch);
@@ -40,7 +40,7 @@ impl World {
             let answer = client::poll(&mut one.answering)
                 .filter(|answer| *answer != Answer::Refused(Refusal::Stopped));
             if answer == Some(Answer::Refused(Refusal::Full)) {
-                candidates.iter_mut().for_each(|earlier| earlier.abandon(&one.command));
+                abandon(&mut candidates, &one.command);
                 candidate.abandon(&one.command);
                 continue;
             }
@@ -59,7 +59,7 @@ impl World {
                 None => {
                     self.remember(&one.command);
                     // The earlier candidates are those in which this command was lost.
-                    candidates.iter_mut().for_each(|earlier| earlier.abandon(&one.command));
+                    abandon(&mut candidates, &one.command);
                 }
             }
             candidates.push(candidate.clone());
@@ -135,5 +135,12 @@ impl World {
             self.step(crate::operation::Operation::Append(ask))?;
         }
         (0..self.setup.shards).try_for_each(|shard| self.commit(shard))
+    }
+}
+
+/// Takes back the submission of a command in the states in which it was lost.
+fn abandon(candidates: &mut [Model], command: &Command) {
+    for candidate in candidates {
+        candidate.abandon(command);
     }
 }

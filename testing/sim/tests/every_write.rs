@@ -88,13 +88,11 @@ fn script() -> Vec<Operation> {
 fn run(seed: u64, prepare: impl FnOnce(&SimDisk)) -> (Outcome, u64) {
     let disk = SimDisk::new(seed);
     prepare(&disk);
-    let driven = World::on_disk(Setup::quiet(seed), disk.clone(), false).and_then(|mut world| {
-        let ended = script().into_iter().try_for_each(|operation| world.step(operation));
-        let ended: Result<(), Violation> = ended.and_then(|()| world.finish());
-        Ok(world.outcome(ended.err()))
-    });
-    let outcome = driven.expect("the first start succeeds at last");
-    (outcome, disk.operations())
+    let mut world =
+        World::on_disk(Setup::quiet(seed), disk.clone(), false).expect("the first start succeeds at last");
+    let steps = script().into_iter().try_for_each(|operation| world.step(operation));
+    let ended: Result<(), Violation> = steps.and_then(|()| world.finish());
+    (world.outcome(ended.err()), disk.operations())
 }
 
 fn assert_holds(outcome: &Outcome, seed: u64, what: &str) {
