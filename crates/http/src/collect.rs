@@ -14,6 +14,12 @@ use hyper::body::Incoming;
 /// First reservation for a body of many pieces. What a client merely announces is not allocated at once.
 const FIRST_RESERVE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of a refused body that are read and thrown away.
+const DISCARDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long that may take.
+const DISCARDING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why a body was not collected.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
@@ -63,28 +69,53 @@ pub struct CollectLimits<'a> {
     pub bytes_max: usize,
     /// Most time from the head to the last byte of the body.
     pub timeout: Duration,
+    /// Whether a body that is too large is read to its end and thrown away, within reason, before the refusal.
+    ///
+    /// Otherwise the connection is closed while the client still sends, and many clients then never look at the
+    /// answer. Off for a client that waits for leave to send (`Expect: 100-continue`), which reading would give.
+    pub discard_refused: bool,
     /// The budget all bodies share.
     pub budget: &'a BodyBudget,
 }
 
 /// Reads a body to its end.
-pub async fn collect(body: Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
-    if body.size_hint().lower() > limits.bytes_max as u64 {
-        return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
-    }
+pub async fn collect(mut body: Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    match tokio::time::timeout(limits.timeout, collect_pieces(body, limits)).await {
-        Ok(outcome) => outcome,
-        Err(_elapsed) => Err(CollectError::Timeout { timeout_ms: limits.timeout.as_millis() }),
+    let collected = if body.size_hint().lower() > limits.bytes_max as u64 {
+        Err(CollectError::TooLarge { limit_bytes: limits.bytes_max })
+    } else {
+        match tokio::time::timeout(limits.timeout, collect_pieces(&mut body, limits)).await {
+            Ok(collected) => collected,
+            Err(_elapsed) => Err(CollectError::Timeout { timeout_ms: limits.timeout.as_millis() }),
+        }
+    };
+    if limits.discard_refused && matches!(collected, Err(CollectError::TooLarge { .. })) {
+        discard(&mut body).await;
     }
+    collected
+}
+
+/// Reads what a client sends of a refused body, so that it comes to read the refusal. Gives up on one that sends too
+/// much or takes too long; its connection is then closed on it.
+async fn discard(body: &mut Incoming) {
+    let discarding = async {
+        let mut discarded = body.size_hint().lower();
+        while discarded <= DISCARDED_BYTES_MAX
+            && let Ok(Some(chunk)) = next_chunk(body).await
+        {
+            discarded += if body.size_hint().exact().is_some() { 0 } else { chunk.len() as u64 };
+        }
+    };
+    // Whether it came to its end or not, the refusal is next.
+    drop(tokio::time::timeout(DISCARDING_TIMEOUT, discarding).await);
 }
 
 /// A body of one piece is handed on as it came; more are joined.
-async fn collect_pieces(mut body: Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
+async fn collect_pieces(body: &mut Incoming, limits: CollectLimits<'_>) -> Result<Bytes, CollectError> {
     let announced = body.size_hint();
-    let Some(first) = next_chunk(&mut body).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next_chunk(body).await? else { return Ok(Bytes::new()) };
     if first.len() > limits.bytes_max {
         return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
     }
@@ -97,7 +128,7 @@ async fn collect_pieces(mut body: Incoming, limits: CollectLimits<'_>) -> Result
     let mut joined = BytesMut::with_capacity(first.len() + rest.min(FIRST_RESERVE_BYTES_MAX));
     joined.extend_from_slice(&first);
     drop(first);
-    while let Some(chunk) = next_chunk(&mut body).await? {
+    while let Some(chunk) = next_chunk(body).await? {
         if joined.len() + chunk.len() > limits.bytes_max {
             return Err(CollectError::TooLarge { limit_bytes: limits.bytes_max });
         }

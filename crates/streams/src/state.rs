@@ -7,6 +7,8 @@ use alluvium_env::Env;
 use alluvium_http::{BodyBudget, CollectLimits, Handler, Request, Response, Shutdown};
 use alluvium_protocol::cursor::{self, JITTER_S_MAX};
 
+use ::http::{HeaderMap, header::EXPECT};
+
 use crate::{http, options::Options, waiters::Waiters};
 
 /// The surface: give it to [`alluvium_http::Server::start`].
@@ -54,10 +56,12 @@ impl State {
         cursor::response_cursor(self.now_ms(), client, || 1 + self.random_below(JITTER_S_MAX))
     }
 
-    pub(crate) fn body_limits(&self) -> CollectLimits<'_> {
+    /// The limits of a request's body.
+    pub(crate) fn body_limits(&self, headers: &HeaderMap) -> CollectLimits<'_> {
         CollectLimits {
             bytes_max: self.options.append_bytes_max,
             timeout: self.options.body_timeout,
+            discard_refused: !headers.contains_key(EXPECT),
             budget: &self.bodies,
         }
     }

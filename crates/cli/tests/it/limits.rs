@@ -7,7 +7,7 @@ use super::support::{Events, Server, call, open, request};
 #[test]
 fn a_body_that_announces_too_much_is_refused_before_it_is_sent() {
     let server = Server::start_with("--append-bytes-max 1KiB");
-    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-length: 1025\r\n\r\n";
+    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1025\r\n\r\n";
     let (answer, _) = open(server.address(), head.as_bytes());
     assert_eq!(answer.status, 413);
     let fits = call(server.address(), "PUT", "/v1/stream/s", &[], &[b'x'; 1024]);
@@ -19,7 +19,7 @@ fn a_chunked_body_is_refused_once_it_grows_too_large() {
     let server = Server::start_with("--append-bytes-max 1KiB");
     let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
-    let (answer, _) = open(server.address(), format!("{head}{chunk}{chunk}").as_bytes());
+    let (answer, _) = open(server.address(), format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes());
     assert_eq!(answer.status, 413);
     let fits = format!("{head}{chunk}0\r\n\r\n");
     assert_eq!(open(server.address(), fits.as_bytes()).0.status, 201);

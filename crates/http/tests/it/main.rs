@@ -27,7 +27,12 @@ impl Handler for Bodies {
     async fn handle(&self, request: Request) -> Response {
         let body = match request.uri().path() {
             "/echo" => {
-                let limits = CollectLimits { bytes_max: 64 * 1024, timeout: LONG, budget: &self.budget };
+                let limits = CollectLimits {
+                    bytes_max: 64 * 1024,
+                    timeout: LONG,
+                    discard_refused: true,
+                    budget: &self.budget,
+                };
                 match collect(request.into_body(), limits).await {
                     Ok(bytes) => Body::full(bytes),
                     Err(error) => {
@@ -123,18 +128,18 @@ fn a_body_that_breaks_off_cannot_be_taken_for_a_whole_one() {
 #[test]
 fn a_live_body_ends_in_order_when_the_server_stops() {
     let server = start(2, 0);
-    let mut live = send(&server, "GET /live HTTP/1.1\r\nhost: x\r\n\r\n");
+    let mut reading = send(&server, "GET /live HTTP/1.1\r\nhost: x\r\n\r\n");
     let mut line = String::new();
     while line != "first\n" {
         line.clear();
-        assert!(live.read_line(&mut line).unwrap() > 0, "the response ended early");
+        assert!(reading.read_line(&mut line).unwrap() > 0, "the response ended early");
     }
     // A connection that waits for its next request is closed rather than waited for.
     let mut idle = send(&server, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
     idle.read_line(&mut line).unwrap();
     assert_eq!(stop(server), Drained::Clean);
     let mut rest = String::new();
-    live.read_to_string(&mut rest).unwrap();
+    reading.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("last\n") && rest.ends_with("0\r\n\r\n"), "{rest}");
 }
 
@@ -152,6 +157,20 @@ fn bodies_in_pieces_are_joined_within_the_budget() {
     }
     assert!(echo("4\r\nabcd\r\n1\r\ne\r\n").contains("too many request bodies"));
     assert!(echo("2\r\nab\r\n2\r\ncd\r\n").ends_with("\r\n\r\nabcd"));
+    assert_eq!(stop(server), Drained::Clean);
+}
+
+#[test]
+fn a_client_that_sends_too_much_comes_to_read_the_refusal() {
+    let server = start(1, 0);
+    let body = "x".repeat(8 * 1024 * 1024);
+    let head = format!(
+        "POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut answer = String::new();
+    send(&server, &(head + &body)).read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("exceeds the limit of 65536 bytes"), "{answer}");
     assert_eq!(stop(server), Drained::Clean);
 }
 

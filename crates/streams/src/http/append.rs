@@ -22,7 +22,7 @@ pub(super) async fn handle(
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let mut append = read_headers(&head.headers)?;
-    append.body = collect(body, streams.body_limits()).await?;
+    append.body = collect(body, streams.body_limits(&head.headers)).await?;
     let new_data_by_producer = append.producer.is_some() && !append.body.is_empty();
     let appended = streams.engine.append(path, append).await?;
     Ok(answer(&appended, new_data_by_producer))

@@ -24,7 +24,7 @@ pub(super) async fn handle(
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let mut create = read_headers(&head.headers)?;
-    create.body = collect(body, streams.body_limits()).await?;
+    create.body = collect(body, streams.body_limits(&head.headers)).await?;
     let created = streams.engine.create(path, create).await?;
     let mut response = respond(if created.fresh { StatusCode::CREATED } else { StatusCode::OK });
     let headers = response.headers_mut();
