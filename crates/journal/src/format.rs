@@ -214,7 +214,6 @@ impl DataDirectory {
 mod tests {
     use std::sync::Arc;
 
-    use alluvium_env::OpenMode;
     use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 
     use super::*;
