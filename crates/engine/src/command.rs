@@ -45,6 +45,8 @@ pub(crate) struct Draft {
     pub(crate) content_type_given: bool,
     /// The lifetime as requested, before a fork inherits.
     pub(crate) lifetime_requested: alluvium_protocol::Lifetime,
+    /// The fork as requested: a request without an offset also asks for what a concurrent one has made.
+    pub(crate) fork_requested: Option<alluvium_protocol::ForkOrigin>,
 }
 
 #[derive(Debug)]

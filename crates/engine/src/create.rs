@@ -41,10 +41,14 @@ impl Engine {
         };
         let source = fork.as_ref().map(|fork| fork.source.clone());
         let (reply, answer) = oneshot::channel();
-        let submitted = self.draft(path, &request, fork, now_ms).and_then(|(draft, payload)| {
-            let command = CreateCommand { draft, closed: request.closed, payload, reply };
-            Ok(self.inner.submit(shard, Command::Create(Box::new(command)))?)
-        });
+        let submitted = match self.draft(path, &request, fork, now_ms) {
+            Ok((draft, payload)) => {
+                let command = CreateCommand { draft, closed: request.closed, payload, reply };
+                let submitted = self.inner.submit_and_lead(shard, Command::Create(Box::new(command)));
+                submitted.await.map_err(CreateError::from)
+            }
+            Err(error) => Err(error),
+        };
         if let Err(error) = submitted {
             if let Some(source) = source {
                 self.inner.let_go(source);
@@ -90,6 +94,7 @@ impl Engine {
             birth,
             content_type_given: request.content_type.is_some(),
             lifetime_requested: request.lifetime,
+            fork_requested: request.fork.clone(),
         };
         Ok((draft, payload))
     }
@@ -111,7 +116,7 @@ impl Draft {
             content_type: self.content_type_given.then_some(&self.birth.content_type),
             lifetime: self.lifetime_requested,
             closed,
-            fork: self.birth.fork.as_ref().map(|fork| &fork.origin),
+            fork: self.fork_requested.as_ref(),
         }
     }
 }

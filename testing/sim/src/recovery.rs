@@ -1,6 +1,8 @@
 //! Starting again: after a crash the engine must be where the model was after some of the commands that were under
 //! way, in order, and after all that were answered.
 
+use alluvium_protocol::Offset;
+
 use crate::client;
 use crate::model::{Answer, Command, Model, Refusal};
 use crate::report::Violation;
@@ -8,6 +10,9 @@ use crate::world::{Waiting, World};
 
 /// How often a start may be interrupted by a planned crash or fault before it must succeed.
 const INTERRUPTED_STARTS_MAX: u32 = 8;
+
+/// Stands for the answer of a create that found its path free.
+const FRESH: Answer = Answer::Created { fresh: true, tail: Offset::ZERO, closed: false, incarnation: None };
 
 impl World {
     /// Ends the process, whatever it was doing, and starts a new one. `committing` are the commands of the shard
@@ -44,6 +49,7 @@ impl World {
                 candidate.abandon(&one.command);
                 continue;
             }
+            let mut other = candidate.clone();
             let expected = candidate.admit(&one.command, answer.as_ref(), now_ms);
             match answer {
                 Some(actual) if expected.agrees(&actual) => {
@@ -60,6 +66,10 @@ impl World {
                     self.remember(&one.command);
                     // The earlier candidates are those in which this command was lost.
                     abandon(&mut candidates, &one.command);
+                    // Whether a path whose last forks were ending was free yet is the engine's affair.
+                    if other.admit(&one.command, Some(&FRESH), now_ms) != expected {
+                        candidates.push(other);
+                    }
                 }
             }
             candidates.push(candidate.clone());
