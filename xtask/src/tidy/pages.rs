@@ -1,6 +1,8 @@
 //! Documentation that cannot rot: links lead somewhere, every crate is on the map, and the box that follows one
 //! append through the code names files and symbols that exist.
 
+use std::collections::BTreeSet;
+
 use crate::metadata::Package;
 use crate::tree::{File, root};
 
@@ -8,6 +10,9 @@ const MAP: &str = "docs/ARCHITECTURE.md";
 /// The box: a table between two comments, with a path in the first column and symbols of that file in the second.
 const BOX_START: &str = "<!-- follow an append -->";
 const BOX_END: &str = "<!-- end of the box -->";
+/// The page of error codes, and the code that answers with them.
+const ERRORS: &str = "docs/errors.md";
+const ERRORS_SOURCES: &[&str] = &["crates/streams/src/http/error.rs", "crates/http/src/reactor.rs"];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];
 
@@ -21,7 +26,7 @@ pub(crate) fn problems(packages: &[Package], files: &[File]) -> Vec<String> {
             );
         }
     }
-    for wanted in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "docs/errors.md", MAP] {
+    for wanted in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", ERRORS, MAP] {
         if !files.iter().any(|file| file.path == wanted) {
             problems.push(format!("{wanted}: is missing"));
         }
@@ -35,6 +40,27 @@ pub(crate) fn problems(packages: &[Package], files: &[File]) -> Vec<String> {
         }
     }
     problems.extend(append_box(map, files));
+    problems.extend(error_codes(files));
+    problems
+}
+
+/// Codes that are answered but not listed, or listed but never answered.
+fn error_codes(files: &[File]) -> Vec<String> {
+    let text = |path: &str| files.iter().find(|file| file.path == path).and_then(|file| file.text.as_deref());
+    let listed: BTreeSet<&str> = text(ERRORS)
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(code, _)| code))
+        .collect();
+    let answered: BTreeSet<&str> = ERRORS_SOURCES
+        .iter()
+        .flat_map(|path| text(path).unwrap_or_default().lines())
+        .filter(|line| line.contains("StatusCode::") || line.contains("error_body("))
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
+    let mut problems = Vec::new();
+    problems.extend(answered.difference(&listed).map(|code| format!("{ERRORS}: no line for `{code}`")));
+    problems.extend(listed.difference(&answered).map(|code| format!("{ERRORS}: `{code}` is never answered")));
     problems
 }
 
