@@ -137,3 +137,46 @@ fn test_names(file: &File) -> Vec<String> {
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.to_owned(), bytes: text.len() as u64, text: Some(text.to_owned()) }
+    }
+
+    fn complaints(path: &str, text: &str) -> String {
+        let problems = problems(&[file(path, text)]);
+        problems.into_iter().filter(|problem| problem.starts_with("crates/")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn each_norm_of_a_source_file_is_noticed() {
+        let cases = [
+            ("crates/a/src/b.rs", "fn main() {}\n", "`//!`"),
+            ("crates/a/src/b/mod.rs", "//! Text.\n", "beside the folder"),
+            ("crates/a/src/b.rs", "//! Text.\n#[allow(dead_code, reason = \"x\")]\n", "use `expect`"),
+            ("crates/a/src/b.rs", "//! Text.\n#[expect(\n    dead_code\n)]\n", "without a reason"),
+            ("crates/a/src/b.rs", "//! Text.\n#[test]\nfn test_one_thing_well() {}\n", "not a sentence"),
+            ("crates/a/src/b.rs", "//! Text.\n#[test]\nfn appends() {}\n", "not a sentence"),
+            ("crates/a/src/b.rs", concat!("//! Text.\n#[ig", "nore]\n"), "does not run"),
+            ("crates/a/src/b.rs", concat!("//! Text.\nfn a() { to", "do!() }\n"), "left open"),
+        ];
+        for (path, text, complaint) in cases {
+            assert!(complaints(path, text).contains(complaint), "{text}");
+        }
+        let good = "//! Text.\n#[expect(dead_code, reason = \"x\")]\n#[test]\nfn a_thing_is_so() {}\n";
+        assert_eq!(complaints("crates/a/src/b.rs", good), "");
+    }
+
+    #[test]
+    fn only_production_lines_count_towards_the_length_of_a_file() {
+        let production = format!("//! Text.\n{}", "\n".repeat(LINES_WANTED_MAX - 1));
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(100));
+        assert_eq!(complaints("crates/a/src/b.rs", &format!("{production}{tests}")), "");
+        assert!(
+            complaints("crates/a/src/b.rs", &format!("{production}\n{tests}")).contains("needs a reason")
+        );
+    }
+}
