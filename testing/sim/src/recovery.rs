@@ -39,40 +39,29 @@ impl World {
     /// The states that may be found, for commands of which an unknown number became durable.
     fn candidates(&mut self, committing: Vec<Waiting>) -> Result<Vec<Model>, Violation> {
         let now_ms = self.now_ms();
-        let mut candidate = self.model.clone();
-        let mut candidates = vec![candidate.clone()];
+        // States after every command so far, and all that may be found. There is more than one of the former when
+        // only the engine knows what a command did whose answer is lost.
+        let mut latest = vec![self.model.clone()];
+        let mut candidates = latest.clone();
         for mut one in committing {
             let answer = client::poll(&mut one.answering)
                 .filter(|answer| *answer != Answer::Refused(Refusal::Stopped));
             if answer == Some(Answer::Refused(Refusal::Full)) {
                 abandon(&mut candidates, &one.command);
-                candidate.abandon(&one.command);
+                abandon(&mut latest, &one.command);
                 continue;
             }
-            let mut other = candidate.clone();
-            let expected = candidate.admit(&one.command, answer.as_ref(), now_ms);
-            match answer {
-                Some(actual) if expected.agrees(&actual) => {
-                    // It was answered, so nothing earlier may be missing.
-                    candidates.clear();
-                }
-                Some(actual) => {
-                    return Err(Violation::new(format!(
-                        "{:?}: expected {expected:?}, the engine says {actual:?} before it stops",
-                        one.command
-                    )));
-                }
-                None => {
-                    self.remember(&one.command);
-                    // The earlier candidates are those in which this command was lost.
-                    abandon(&mut candidates, &one.command);
-                    // Whether a path whose last forks were ending was free yet is the engine's affair.
-                    if other.admit(&one.command, Some(&FRESH), now_ms) != expected {
-                        candidates.push(other);
-                    }
-                }
-            }
-            candidates.push(candidate.clone());
+            latest = if let Some(actual) = &answer {
+                // It was answered, so nothing earlier may be missing.
+                candidates.clear();
+                answered(latest, &one.command, actual, now_ms)?
+            } else {
+                self.remember(&one.command);
+                // The earlier candidates are those in which this command was lost.
+                abandon(&mut candidates, &one.command);
+                unanswered(latest, &one.command, now_ms)
+            };
+            candidates.extend_from_slice(&latest);
         }
         Ok(candidates)
     }
@@ -153,4 +142,43 @@ fn abandon(candidates: &mut [Model], command: &Command) {
     for candidate in candidates {
         candidate.abandon(command);
     }
+}
+
+/// The states after a command, of those in which it has this answer.
+fn answered(
+    states: Vec<Model>,
+    command: &Command,
+    actual: &Answer,
+    now_ms: u64,
+) -> Result<Vec<Model>, Violation> {
+    let mut after = Vec::new();
+    let mut expected = Vec::new();
+    for mut state in states {
+        let answer = state.admit(command, Some(actual), now_ms);
+        if answer.agrees(actual) {
+            after.push(state);
+        }
+        expected.push(answer);
+    }
+    if after.is_empty() {
+        return Err(Violation::new(format!(
+            "{command:?}: expected {expected:?}, the engine says {actual:?} before it stops"
+        )));
+    }
+    Ok(after)
+}
+
+/// The states after a command whose answer is lost.
+fn unanswered(states: Vec<Model>, command: &Command, now_ms: u64) -> Vec<Model> {
+    let mut after = Vec::new();
+    for mut state in states {
+        let mut other = state.clone();
+        let expected = state.admit(command, None, now_ms);
+        // Whether a path whose last forks were ending was free yet is the engine's affair.
+        if other.admit(command, Some(&FRESH), now_ms) != expected {
+            after.push(other);
+        }
+        after.push(state);
+    }
+    after
 }
