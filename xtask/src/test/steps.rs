@@ -35,6 +35,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
+    Step { name: "planted", about: "bugs that the simulation must find", run: planted },
     Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
     Step {
         name: "clients",
@@ -88,6 +89,12 @@ fn simulation() -> Result<Tally> {
     let run =
         ["run", "--release", "--locked", "--quiet", "--package", "alluvium-sim", "--", "--seeds", SEEDS];
     counted(cargo().args(run), seed_counts)
+}
+
+/// In a build of its own: the bugs are behind a feature that no other build has.
+fn planted() -> Result<Tally> {
+    let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
+    counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 
 /// A claim of `testing/conformance`, against the release binary.
