@@ -41,14 +41,10 @@ impl Engine {
         };
         let source = fork.as_ref().map(|fork| fork.source.clone());
         let (reply, answer) = oneshot::channel();
-        let submitted = match self.draft(path, &request, fork, now_ms) {
-            Ok((draft, payload)) => {
-                let command = CreateCommand { draft, closed: request.closed, payload, reply };
-                let submitted = self.inner.submit_and_lead(shard, Command::Create(Box::new(command)));
-                submitted.await.map_err(CreateError::from)
-            }
-            Err(error) => Err(error),
-        };
+        let submitted = self.draft(path, &request, fork, now_ms).and_then(|(draft, payload)| {
+            let command = CreateCommand { draft, closed: request.closed, payload, reply };
+            Ok(self.inner.submit(shard, Command::Create(Box::new(command)))?)
+        });
         if let Err(error) = submitted {
             if let Some(source) = source {
                 self.inner.let_go(source);
