@@ -94,6 +94,10 @@ impl Committer {
         };
         if duplicate {
             let appended = answer_of(&stream, &state, duplicate, producer);
+            drop(state);
+            if renewal {
+                self.admit_renewal(stream, now_ms);
+            }
             return self.answer(Reply::Append(command.reply, Ok(appended)));
         }
         let append = journal::Append {

@@ -76,6 +76,11 @@ impl Command {
         }
     }
 
+    /// Whether the command gives space back, and may therefore use what a full disk has left.
+    pub(crate) fn frees_space(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::Expire(_))
+    }
+
     /// An upper bound of the journal bytes this command can come to, so that room is made before it is
     /// admitted: once admitted it can no longer be refused.
     pub(crate) fn journal_bytes_max(&self) -> u64 {

@@ -19,6 +19,9 @@ use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::stream::Stream;
 
+/// The part of a segment, one in this many, that only deletions may use.
+const KEPT_FOR_DELETIONS: u64 = 64;
+
 /// The single writer of a shard.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -81,7 +84,7 @@ impl Committer {
     ) -> Result<(), JournalError> {
         let now_ms = inner.env.clock.now_ms();
         for command in commands.drain(..) {
-            if let Err(error) = self.make_room(inner, shard, command.journal_bytes_max())? {
+            if let Err(error) = self.make_room(inner, shard, &command)? {
                 self.refuse(inner, command, error);
                 continue;
             }
@@ -93,22 +96,30 @@ impl Committer {
         self.flush(inner, shard)
     }
 
-    /// Sees to it that `bytes` more fit in the current segment. The inner error refuses the command.
+    /// Sees to it that the command fits in the current segment. The inner error refuses the command.
     fn make_room(
         &mut self,
         inner: &Inner,
         shard: &Shard,
-        bytes: u64,
+        command: &Command,
     ) -> Result<Result<(), StorageError>, JournalError> {
-        if self.batch.len() + bytes <= self.writer.remaining() {
+        let bytes = command.journal_bytes_max();
+        // The end of a segment is kept for deletions: when the disk is full, they are the way back.
+        let kept = u64::from(shard.segments.segment_bytes()) / KEPT_FOR_DELETIONS;
+        if self.batch.len() + bytes + kept <= self.writer.remaining() {
             return Ok(Ok(()));
         }
         self.flush(inner, shard)?;
-        if bytes <= self.writer.remaining() {
+        // An empty batch has a header too.
+        let bytes = self.batch.len() + bytes;
+        if bytes + kept <= self.writer.remaining() {
             return Ok(Ok(()));
         }
         match self.rotate(inner) {
             Ok(()) => Ok(Ok(())),
+            Err(JournalError::Full) if command.frees_space() && bytes <= self.writer.remaining() => {
+                Ok(Ok(()))
+            }
             Err(JournalError::Full) => Ok(Err(StorageError::Full)),
             Err(error) => Err(error),
         }

@@ -94,6 +94,7 @@ impl Inner {
             }
             let shard = &self.shards[self.shard_of(&stream.path)];
             shard.retained.lock().remove(&stream.id);
+            shard.gone.lock().insert(stream.id);
             let mut directory = shard.directory.write();
             if directory.get(&stream.path).is_some_and(|held| Arc::ptr_eq(held, &stream)) {
                 directory.remove(&stream.path);

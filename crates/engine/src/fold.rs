@@ -69,6 +69,8 @@ struct Fold<'a> {
     rewritten: HashMap<u64, Arc<Table>>,
     /// Deleted streams that forks need.
     retained: HashSet<StreamId>,
+    /// Streams that are durably deleted and needed by nobody, perhaps by a record that this fold does not reach.
+    gone: HashSet<StreamId>,
 }
 
 impl Inner {
@@ -124,6 +126,7 @@ impl Inner {
             return Ok(false);
         }
         let last = sealed.last().map_or(folded.manifest.first_segment - 1, |last| *last);
+        let gone = shard.gone.lock().clone();
         self.sync_all_for_fold()?;
         // Looked at before the segments are read: a fork that lets go of its source meanwhile only makes
         // the next fold drop more.
@@ -132,13 +135,15 @@ impl Inner {
         let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
         self.clear_unfinished(shard, &mut folded)?;
         folded.unfinished = true;
-        let fold = Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained };
+        let fold =
+            Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained, gone };
         let next = match fold.run(&folded.tables, last, last_seq) {
             Ok(next) => next,
             Err(error) => return Err(self.fold_failed(shard, &mut folded, error)),
         };
         shard.garbage_bytes.store(0, Ordering::Relaxed);
         install(shard, &next.changed, &next.folded.tables, last);
+        shard.gone.lock().retain(|id| !fold.gone.contains(id) || next.emptied.contains(id));
         let previous = std::mem::replace(&mut *folded, next.folded);
         shard.segments.retire(last)?;
         remove_replaced(self, shard, &previous, &folded);
@@ -218,6 +223,8 @@ struct Next {
     folded: Folded,
     /// Where the bytes of each stream that moved are now.
     changed: HashMap<StreamId, Vec<TableExtent>>,
+    /// Streams that are gone and kept an entry without bytes, since the record of their end comes later.
+    emptied: HashSet<StreamId>,
 }
 
 impl Fold<'_> {
@@ -241,7 +248,7 @@ impl Fold<'_> {
         }
         tables.sort_by_key(|held| held.table.number());
         let mut changed = HashMap::new();
-        self.write_checkpoint(next_file, last_seq, &mut tables, &mut new_runs, &mut changed)?;
+        let emptied = self.write_checkpoint(next_file, last_seq, &mut tables, &mut new_runs, &mut changed)?;
         // A table that nothing refers to any more needs no rewriting to be dropped.
         tables.retain(|held| held.live_bytes > 0);
         let manifest = Manifest {
@@ -253,7 +260,7 @@ impl Fold<'_> {
             next_file: next_file + 1,
         };
         manifest.write(disk, &self.shard.dir)?;
-        Ok(Next { folded: Folded::new(manifest, tables), changed })
+        Ok(Next { folded: Folded::new(manifest, tables), changed, emptied })
     }
 
     fn write_checkpoint(
@@ -263,11 +270,12 @@ impl Fold<'_> {
         tables: &mut [HeldTable],
         new_runs: &mut HashMap<StreamId, Vec<TableExtent>>,
         changed: &mut HashMap<StreamId, Vec<TableExtent>>,
-    ) -> Result<(), FoldError> {
+    ) -> Result<HashSet<StreamId>, FoldError> {
         let disk = self.inner.env.disk.as_ref();
         let path = self.shard.dir.join(checkpoint_name(number));
         let mut writer = CheckpointWriter::create(disk, &path, number)?;
         let mut next_stream = 0;
+        let mut emptied = HashSet::new();
         self.each_stream(&mut |stream| {
             let FoldedStream { rebuilt, old_extents, moved, .. } = stream;
             next_stream = next_stream.max(rebuilt.id.counter() + 1);
@@ -280,6 +288,10 @@ impl Fold<'_> {
                 .collect();
             extents.extend(new_runs.remove(&rebuilt.id).unwrap_or_default());
             extents.sort_by_key(|extent| extent.start);
+            if self.gone.contains(&rebuilt.id) {
+                extents.clear();
+                emptied.insert(rebuilt.id);
+            }
             for extent in &extents {
                 if let Ok(index) = tables.binary_search_by_key(&extent.table, |held| held.table.number()) {
                     tables[index].live_bytes += extent.end.1 - extent.start.1;
@@ -294,7 +306,7 @@ impl Fold<'_> {
         // Ids of streams that came and went must not be given again either.
         let next_stream = next_stream.max(self.checkpoint_end()?.map_or(0, |end| end.next_stream));
         writer.finish(CheckpointEnd { next_stream, last_seq })?;
-        Ok(())
+        Ok(emptied)
     }
 
     /// Whether the stream leaves nothing behind.
@@ -305,7 +317,7 @@ impl Fold<'_> {
     /// Writes a stream's moving bytes to the new tables.
     fn copy(&self, stream: &FoldedStream<'_>, set: &mut TableSet<'_>) -> Result<(), FoldError> {
         let id = stream.rebuilt.id;
-        if self.is_dropped(&stream.rebuilt) {
+        if self.is_dropped(&stream.rebuilt) || self.gone.contains(&id) {
             return Ok(());
         }
         for extent in &stream.old_extents {

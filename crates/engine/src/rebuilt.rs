@@ -53,6 +53,9 @@ pub enum Inconsistent {
     /// A fork that is, through others, its own source.
     #[error("stream {0:#x} is a fork of itself")]
     ForkCycle(u64),
+    /// The files of another shard.
+    #[error("the manifest is that of shard {0}")]
+    Shard(u16),
     /// A checkpoint names blocks that its table does not have.
     #[error("stream {0:#x} refers to blocks that are not in its table")]
     Extent(u64),

@@ -102,7 +102,7 @@ impl Engine {
             let shard = if fresh {
                 Recovered::create(&env, shard_dir, index, segment_bytes)?
             } else {
-                Recovered::open(&env, shard_dir, segment_bytes)?
+                Recovered::open(&env, shard_dir, index, segment_bytes)?
             };
             recovered.push(shard);
         }
@@ -144,12 +144,15 @@ impl Recovered {
         Self::replay(dir, segments, Folded::new(manifest, Vec::new()), HashMap::new(), 0)
     }
 
-    fn open(env: &Env, dir: PathBuf, segment_bytes: u32) -> Result<Self, OpenError> {
+    fn open(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
         let disk = env.disk.as_ref();
         let Some(manifest) = Manifest::load(disk, &dir)? else {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(OpenError::Io { path: dir.join(journal::manifest::MANIFEST_NAME), source });
         };
+        if manifest.shard != index {
+            return Err(OpenError::Inconsistent { dir, source: Inconsistent::Shard(manifest.shard) });
+        }
         remove_leftovers(disk, &dir, &manifest).map_err(JournalError::from)?;
         let mut tables = Vec::with_capacity(manifest.tables.len());
         for number in &manifest.tables {
@@ -162,7 +165,7 @@ impl Recovered {
             let mut reader = CheckpointReader::open(disk, &dir.join(checkpoint_name(number)))?;
             for entry in &mut reader {
                 let (rebuilt, extents) = Rebuilt::from_entry(entry?);
-                let runs = hold_runs(&mut tables, &extents)
+                let runs = hold_runs(&mut tables, rebuilt.id, &extents)
                     .ok_or(Inconsistent::Extent(rebuilt.id.0))
                     .map_err(|source| OpenError::Inconsistent { dir: dir.clone(), source })?;
                 streams.insert(rebuilt.id, (rebuilt, Extents { tables: runs, ..Extents::default() }));
@@ -194,7 +197,9 @@ impl Recovered {
             ReplayError::Sink(source) => OpenError::Inconsistent { dir: dir.clone(), source },
         })?;
         if let Some(torn) = replayed.torn {
-            tracing::info!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut an unacknowledged tail");
+            // Almost certainly a write that a crash interrupted, which nobody was told had succeeded. Damage to the
+            // very last batch looks the same.
+            tracing::warn!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut a torn tail off the journal");
         }
         let writer = JournalWriter::resume(segments.clone(), &replayed)?;
         Ok(Self { dir, streams, segments, writer, folded, next_stream })
@@ -228,13 +233,21 @@ fn replay_record(
 }
 
 /// Finds the tables of a checkpoint's extents, and counts their bytes as live.
-fn hold_runs(tables: &mut [HeldTable], extents: &[journal::TableExtent]) -> Option<Vec<TableRun>> {
+/// `None` when a table does not have what the checkpoint says: it is another table of the same name.
+fn hold_runs(
+    tables: &mut [HeldTable],
+    stream: StreamId,
+    extents: &[journal::TableExtent],
+) -> Option<Vec<TableRun>> {
     let mut runs = Vec::with_capacity(extents.len());
     for extent in extents {
         let index = tables.binary_search_by_key(&extent.table, |held| held.table.number()).ok()?;
         let held = &mut tables[index];
-        let end = u64::from(extent.first_block) + u64::from(extent.block_count);
-        if extent.block_count == 0 || end > held.table.blocks().len() as u64 {
+        let first = extent.first_block as usize;
+        let blocks = held.table.blocks().get(first..first.checked_add(extent.block_count as usize)?)?;
+        let (first, last) = (blocks.first()?, blocks.last()?);
+        let fits = first.start == extent.start && last.end_position() == extent.end.1;
+        if !fits || blocks.iter().any(|block| block.stream != stream) {
             return None;
         }
         held.live_bytes += extent.end.1.checked_sub(extent.start.1)?;
@@ -272,6 +285,7 @@ fn assemble(
             dir: shard.dir,
             directory: RwLock::new(directory),
             retained: Mutex::new(retained),
+            gone: Mutex::new(shard.streams.into_keys().collect()),
             queue: Queue::new(&options.limits),
             committer: Mutex::new(Committer::new(shard.writer, shard.next_stream)),
             segments: shard.segments,

@@ -1,6 +1,6 @@
 //! A shard: a hash range of the paths, with its own journal, committer and tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,6 +24,9 @@ pub(crate) struct Shard {
     pub(crate) directory: RwLock<HashMap<StreamPath, Arc<Stream>>>,
     /// Deleted streams that forks still need.
     pub(crate) retained: Mutex<HashMap<StreamId, Arc<Stream>>>,
+    /// Deleted streams that nobody needs, whose records or bytes are still on disk. A fold copies none of their
+    /// bytes, even where it has not come to the record of their end: on a full disk that is how space comes back.
+    pub(crate) gone: Mutex<HashSet<StreamId>>,
     pub(crate) queue: Queue,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) segments: Arc<Segments>,

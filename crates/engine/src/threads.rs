@@ -126,6 +126,11 @@ impl Engine {
         self.inner.fold(shard)
     }
 
+    /// Folds what is sealed of `shard` already. For `Threads::Manual`.
+    pub fn fold_sealed(&self, shard: usize) -> Result<bool, FoldError> {
+        self.inner.fold(shard)
+    }
+
     /// Makes a spare segment for `shard` if one is missing. For `Threads::Manual`.
     pub fn step_spare(&self, shard: usize) {
         self.inner.prepare_spare(shard);

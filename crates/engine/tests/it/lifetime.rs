@@ -1,78 +1,10 @@
 //! Streams that end by themselves, on a clock that the test moves.
 
-use std::sync::Arc;
+use alluvium_engine::LookupError;
+use alluvium_protocol::Lifetime;
 
-use alluvium_engine::{CreateRequest, Created, Engine, LookupError, Threads};
-use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_env::{Clock, Env};
-use alluvium_protocol::{Lifetime, StreamPath};
-
-use crate::support::{create_request, path, small_options};
-
-/// An engine whose time and work are moved by hand.
-struct World {
-    engine: Engine,
-    clock: Arc<ManualClock>,
-    disk: SimDisk,
-}
-
-impl World {
-    fn new() -> Self {
-        let clock = Arc::new(ManualClock::new(1_000_000));
-        let disk = SimDisk::new(1);
-        Self { engine: open(&clock, &disk), clock, disk }
-    }
-
-    fn restart(&mut self) {
-        self.engine.shutdown();
-        self.engine = open(&self.clock, &self.disk);
-    }
-
-    async fn create(&self, name: &str, lifetime: Lifetime) -> Created {
-        let path = path(name);
-        let request = CreateRequest { lifetime, ..create_request("text/plain") };
-        let create = self.engine.create(&path, request);
-        let mut create = std::pin::pin!(create);
-        assert!(futures_now(create.as_mut()).is_none(), "a create waits for its commit");
-        self.commit();
-        create.await.unwrap()
-    }
-
-    fn commit(&self) {
-        for shard in 0..self.engine.shards() {
-            self.engine.step_commit(shard).unwrap();
-        }
-    }
-
-    fn sweep(&self) {
-        for shard in 0..self.engine.shards() {
-            self.engine.step_expire(shard);
-        }
-        self.commit();
-    }
-
-    fn exists(&self, path: &StreamPath) -> bool {
-        self.engine.head(path).is_ok()
-    }
-}
-
-fn open(clock: &Arc<ManualClock>, disk: &SimDisk) -> Engine {
-    let env = Env {
-        clock: clock.clone() as Arc<dyn Clock>,
-        random: Arc::new(SeededRandom::new(7)),
-        disk: Arc::new(disk.clone()),
-    };
-    let mut options = small_options();
-    options.threads = Threads::Manual;
-    Engine::open(env, std::path::Path::new("/data"), options).unwrap()
-}
-
-fn futures_now<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
-    }
-}
+use crate::support::path;
+use crate::world::World;
 
 #[tokio::test]
 async fn a_window_slides_with_reads_and_not_with_heads() {

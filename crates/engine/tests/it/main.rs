@@ -5,5 +5,7 @@ mod basics;
 mod damage;
 mod folding;
 mod forks;
+mod full_disk;
 mod lifetime;
 mod support;
+mod world;

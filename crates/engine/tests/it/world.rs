@@ -1,0 +1,80 @@
+//! An engine on a simulated disk, whose time and work are moved by hand.
+
+use std::sync::Arc;
+
+use alluvium_engine::{CreateRequest, Created, Engine, Threads};
+use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
+use alluvium_env::{Clock, Env};
+use alluvium_protocol::{Lifetime, StreamPath};
+
+use crate::support::{create_request, path, small_options};
+
+/// An engine whose time and work are moved by hand.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) disk: SimDisk,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        let disk = SimDisk::new(1);
+        Self { engine: open(&clock, &disk), clock, disk }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.engine.shutdown();
+        self.engine = open(&self.clock, &self.disk);
+    }
+
+    /// Carries out one operation, with a commit in the middle.
+    pub(crate) async fn run<T>(&self, operation: impl Future<Output = T>) -> T {
+        let mut operation = std::pin::pin!(operation);
+        if let Some(refused) = now(operation.as_mut()) {
+            return refused;
+        }
+        self.commit();
+        operation.await
+    }
+
+    pub(crate) async fn create(&self, name: &str, lifetime: Lifetime) -> Created {
+        let request = CreateRequest { lifetime, ..create_request("text/plain") };
+        self.run(self.engine.create(&path(name), request)).await.unwrap()
+    }
+
+    pub(crate) fn commit(&self) {
+        for shard in 0..self.engine.shards() {
+            self.engine.step_commit(shard).unwrap();
+        }
+    }
+
+    pub(crate) fn sweep(&self) {
+        for shard in 0..self.engine.shards() {
+            self.engine.step_expire(shard);
+        }
+        self.commit();
+    }
+
+    pub(crate) fn exists(&self, path: &StreamPath) -> bool {
+        self.engine.head(path).is_ok()
+    }
+}
+
+fn open(clock: &Arc<ManualClock>, disk: &SimDisk) -> Engine {
+    let env = Env {
+        clock: clock.clone() as Arc<dyn Clock>,
+        random: Arc::new(SeededRandom::new(7)),
+        disk: Arc::new(disk.clone()),
+    };
+    let mut options = small_options();
+    options.threads = Threads::Manual;
+    Engine::open(env, std::path::Path::new("/data"), options).unwrap()
+}
+
+fn now<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
