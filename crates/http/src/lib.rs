@@ -1,7 +1,7 @@
 //! HTTP/1.1 plumbing that knows no protocol: sockets, connections, bodies, limits and shutdown.
 //!
 //! A surface implements [`Handler`] and gives it to [`Server::start`]. Everything a surface needs and every
-//! surface needs alike lives here: collecting a request body within a limit ([`collect`]), a response
+//! surface needs alike lives here: collecting a request body within a limit ([`collect()`]), a response
 //! [`Body`] for each way a response comes into being, the JSON error shape ([`error_response`]), and a
 //! [`Shutdown`] signal that long-lived responses watch so that a restart ends them cleanly.
 
