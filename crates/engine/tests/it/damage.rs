@@ -95,3 +95,30 @@ async fn a_start_over_a_damaged_journal_is_refused_and_touches_nothing() {
     }
     assert!(fs::read(&file).unwrap() == before);
 }
+
+#[tokio::test]
+async fn files_of_another_shard_are_refused_not_served() {
+    let fixture = Fixture::new();
+    for number in 0..8 {
+        let name = format!("s{number}");
+        fixture.create(&name, "text/plain").await;
+        fixture.append(&name, "text/plain", format!("the content of {name}").as_bytes()).await;
+    }
+    fixture.fold();
+    fixture.engine.shutdown();
+    let streams = fixture.dir().join("streams");
+    let swap = |name: &str| {
+        let (first, second) = (streams.join("shard-00").join(name), streams.join("shard-01").join(name));
+        let aside = streams.join("aside");
+        for (from, to) in [(&first, &aside), (&second, &first), (&aside, &second)] {
+            Env::real().disk.rename(from, to).unwrap();
+        }
+    };
+    for name in ["table-0000000000000001.tbl", "MANIFEST"] {
+        swap(name);
+        let refused = Engine::open(Env::real(), fixture.dir(), small_options()).map(drop);
+        assert!(matches!(refused, Err(OpenError::Inconsistent { .. })), "{name}: {refused:?}");
+        swap(name);
+        Engine::open(Env::real(), fixture.dir(), small_options()).unwrap().shutdown();
+    }
+}
