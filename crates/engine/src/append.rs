@@ -36,6 +36,7 @@ impl Engine {
             seq: request.seq,
             producer: request.producer,
             close: request.close,
+            expected_tail: request.expected_tail,
             reply,
         };
         self.inner.submit(shard, Command::Append(Box::new(command)))?;
@@ -168,6 +169,7 @@ fn decide(
         close: command.close,
         seq: command.seq.as_deref(),
         producer,
+        expected_tail: command.expected_tail,
     };
     let admission = admit(&view, &intent)?;
     let max = inner.options.limits.producers_per_stream_max;

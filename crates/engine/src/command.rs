@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_protocol::{ContentType, ProducerStamp};
+use alluvium_protocol::{Attributes, ContentType, Offset, ProducerStamp};
 use tokio::sync::oneshot;
 
 use crate::error::{AppendError, CreateError, DeleteError};
@@ -47,6 +47,8 @@ pub(crate) struct Draft {
     pub(crate) lifetime_requested: alluvium_protocol::Lifetime,
     /// The fork as requested: a request without an offset also asks for what a concurrent one has made.
     pub(crate) fork_requested: Option<alluvium_protocol::ForkOrigin>,
+    /// The attributes as requested: none asks for whatever there is.
+    pub(crate) attributes_requested: Option<Attributes>,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,7 @@ pub(crate) struct AppendCommand {
     pub(crate) seq: Option<String>,
     pub(crate) producer: Option<ProducerStamp>,
     pub(crate) close: bool,
+    pub(crate) expected_tail: Option<Offset>,
     pub(crate) reply: oneshot::Sender<Result<Appended, AppendError>>,
 }
 

@@ -91,6 +91,7 @@ impl Engine {
             content_type_given: request.content_type.is_some(),
             lifetime_requested: request.lifetime,
             fork_requested: request.fork.clone(),
+            attributes_requested: request.attributes.clone(),
         };
         Ok((draft, payload))
     }
@@ -103,6 +104,7 @@ fn request_of(request: &CreateRequest) -> RequestedConfig<'_> {
         lifetime: request.lifetime,
         closed: request.closed,
         fork: request.fork.as_ref(),
+        attributes: request.attributes.as_ref(),
     }
 }
 
@@ -113,6 +115,7 @@ impl Draft {
             lifetime: self.lifetime_requested,
             closed,
             fork: self.fork_requested.as_ref(),
+            attributes: self.attributes_requested.as_ref(),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Engine {
     ) -> Result<Fork, CreateError> {
         let shard = self.inner.shard_of(&origin.source);
         let source = self.inner.find(shard, &origin.source, now_ms).map_err(|error| match error {
-            LookupError::NotFound => CreateError::SourceNotFound,
+            LookupError::NotFound | LookupError::BucketNotFound => CreateError::SourceNotFound,
             LookupError::Deleted => CreateConflict::SourceDeleted.into(),
         })?;
         if content_type.is_some_and(|given| !given.same_media_type(&source.content_type)) {
@@ -33,6 +33,7 @@ impl Engine {
         let anchor = origin.offset.unwrap_or(tail);
         self.inner.check_boundary(&source, anchor, tail).map_err(|error| match error {
             ReadError::Lookup(_) => CreateError::SourceNotFound,
+            ReadError::Retained { floor, snapshot } => CreateError::SourceRetained { floor, snapshot },
             ReadError::Beyond { tail } => CreateError::ForkBeyondTail { tail },
             ReadError::Unaligned => CreateError::ForkUnaligned,
             ReadError::Fault(fault) => fault.into(),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use alluvium_journal::{self as journal, StreamId};
 use alluvium_protocol::{
-    ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp, ProducerState,
+    Attributes, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp, ProducerState,
     StreamConfig, StreamPath,
 };
 use alluvium_tail::Signal;
@@ -225,6 +225,7 @@ impl Stream {
             lifetime: self.lifetime,
             closed,
             fork: self.fork.as_ref().map(|fork| fork.origin.clone()),
+            attributes: Attributes::default(),
         }
     }
 
@@ -239,6 +240,9 @@ impl Stream {
             created_ms: self.created_ms,
             last_write_ms: shared.last_write_ms,
             forked_from: self.fork.as_ref().map(|fork| fork.origin.source.clone()),
+            floor: Offset::ZERO,
+            snapshot: None,
+            attributes: Attributes::default(),
         }
     }
 }

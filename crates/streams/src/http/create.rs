@@ -59,6 +59,7 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
             headers::text(headers, &STREAM_FORK_OFFSET)?,
             headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
         )?,
+        attributes: None,
     })
 }
 

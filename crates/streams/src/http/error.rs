@@ -197,6 +197,7 @@ fn lookup(error: LookupError) -> (StatusCode, &'static str) {
     match error {
         LookupError::NotFound => (StatusCode::NOT_FOUND, "not_found"),
         LookupError::Deleted => (StatusCode::GONE, "deleted"),
+        LookupError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
     }
 }
 
@@ -234,6 +235,7 @@ fn append(error: &AppendError) -> (StatusCode, &'static str) {
             AppendRejection::Producer(ProducerRejection::Gap { .. }) => {
                 (StatusCode::CONFLICT, "producer_gap")
             }
+            AppendRejection::TailMismatch { .. } => (StatusCode::PRECONDITION_FAILED, "tail_mismatch"),
             AppendRejection::Empty => (StatusCode::BAD_REQUEST, "empty_body"),
         },
         AppendError::Json(error) => json(*error),
@@ -251,6 +253,8 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
             CreateConflict::ForkContentType => (StatusCode::CONFLICT, "content_type_mismatch"),
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },
+        CreateError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
+        CreateError::SourceRetained { .. } => (StatusCode::GONE, "retained"),
         CreateError::SourceNotFound => (StatusCode::NOT_FOUND, "fork_source_not_found"),
         CreateError::ForkBeyondTail { .. } | CreateError::ForkUnaligned | CreateError::ForkSubOffset => {
             (StatusCode::BAD_REQUEST, "invalid_fork_offset")
@@ -266,6 +270,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
 fn read(error: &ReadError) -> (StatusCode, &'static str) {
     match error {
         ReadError::Lookup(error) => lookup(*error),
+        ReadError::Retained { .. } => (StatusCode::GONE, "retained"),
         ReadError::Beyond { .. } | ReadError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
         ReadError::Fault(_) => READ_FAULT,
     }
@@ -277,6 +282,7 @@ fn add_rejection_headers(rejection: &AppendRejection, headers: &mut HeaderMap) {
             headers.insert(&STREAM_CLOSED, TRUE);
             set_next_offset(headers, *tail);
         }
+        AppendRejection::TailMismatch { tail } => set_next_offset(headers, *tail),
         AppendRejection::Producer(ProducerRejection::Fenced { current_epoch }) => {
             set_number(headers, &PRODUCER_EPOCH, *current_epoch);
         }
