@@ -9,7 +9,8 @@ use alluvium_protocol::Offset;
 use crate::engine::Inner;
 use crate::error::{ReadError, ReadFault};
 use crate::extent::Extent;
-use crate::read::Held;
+use crate::plan::Held;
+use crate::read::check_floor;
 use crate::stream::Stream;
 
 /// One message of a stream.
@@ -114,14 +115,25 @@ impl Inner {
         if offset.position > tail.position || offset.append_index > tail.append_index {
             return Err(ReadError::Beyond { tail });
         }
+        let shared = stream.shared.lock();
+        check_floor(&shared, offset)?;
+        let floor = shared.floor();
+        drop(shared);
         let fork_at = stream.fork.as_ref().map(|fork| fork.at);
-        if offset == tail || offset == Offset::ZERO || Some(offset) == fork_at {
+        // The floor is one for good: it was when it was published, and what would tell may be gone.
+        if offset == tail || offset == floor || Some(offset) == fork_at {
             return Ok(());
         }
         if stream.locate(offset.position).is_some_and(|located| located.extent.start() == offset) {
             return Ok(());
         }
-        let messages = self.messages_at(stream, offset.position)?.unwrap_or_default();
+        let messages = match self.messages_at(stream, offset.position) {
+            Ok(messages) => messages.unwrap_or_default(),
+            Err(fault) => {
+                check_floor(&stream.shared.lock(), offset)?;
+                return Err(fault.into());
+            }
+        };
         if messages.iter().any(|message| message.start == offset) {
             Ok(())
         } else {
@@ -144,7 +156,10 @@ impl Inner {
                 let lengths = match record.mutation {
                     Mutation::Append(append) => append.lengths,
                     Mutation::Create(create) => create.body.map(|body| body.lengths).unwrap_or_default(),
-                    Mutation::Delete { .. } | Mutation::Renew { .. } => Vec::new(),
+                    Mutation::Delete { .. }
+                    | Mutation::Renew { .. }
+                    | Mutation::Publish(_)
+                    | Mutation::Attributes(_) => Vec::new(),
                 };
                 let last = lengths.len().saturating_sub(1);
                 lengths.into_iter().enumerate().map(|(index, length)| (length, index == last)).collect()
@@ -155,7 +170,7 @@ impl Inner {
     }
 }
 
-fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {
+pub(crate) fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {
     let mut messages = Vec::with_capacity(raw.len());
     let mut start = located.extent.start();
     for (length, ends_append) in raw {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::read::READ_BYTES_MAX;
+use crate::plan::READ_BYTES_MAX;
 
 /// Bytes of a pooled buffer: a stored block may be somewhat larger than what is read at a time.
 const BUFFER_BYTES: usize = 2 * READ_BYTES_MAX;

@@ -293,6 +293,9 @@ pub enum BatchError {
     /// No stream to append to.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// The stream ends elsewhere than the request expects: no frame was looked at.
+    #[error(transparent)]
+    Rejected(#[from] AppendRejection),
     /// No frames.
     #[error("the batch has no frames")]
     Empty,

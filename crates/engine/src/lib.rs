@@ -29,6 +29,7 @@ mod append;
 mod attributes;
 mod batch;
 mod bootstrap;
+mod body;
 mod boundary;
 mod bucket;
 mod buffers;
@@ -48,6 +49,7 @@ mod merge;
 mod options;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod plan;
 mod publish;
 mod queue;
 mod read;
@@ -73,8 +75,9 @@ pub use crate::error::{
 pub use crate::fault::Fault;
 pub use crate::fold::FoldError;
 pub use crate::options::*;
+pub use crate::plan::{READ_BYTES_MAX, ReadPlan};
 pub use crate::publish::{PublishRequest, Published, SnapshotMatch, Upload};
-pub use crate::read::{End, READ_BYTES_MAX, ReadPlan, StreamReader, Wake};
+pub use crate::read::{End, StreamReader, Wake};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head};

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use alluvium_protocol::{ContentType, Incarnation, Offset, StreamPath};
 
 use crate::engine::Engine;
 use crate::error::{DeleteSnapshotError, LookupError, SnapshotError};
 use crate::read::{End, StreamReader};
+use crate::stream::Stream;
 
 /// Tells one published snapshot from all others of its stream, also from another one at the same offset.
 ///
@@ -52,6 +54,19 @@ pub struct SnapshotHead {
     pub created_ms: u64,
 }
 
+impl SnapshotHead {
+    /// The snapshot of `stream` at `offset` whose body is `body`.
+    pub(crate) fn new(stream: &Stream, offset: Offset, body: &Arc<Stream>, length: u64) -> Self {
+        Self {
+            offset,
+            length,
+            content_type: body.content_type.clone(),
+            tag: SnapshotTag { incarnation: stream.incarnation, body: body.id.0 },
+            created_ms: body.created_ms,
+        }
+    }
+}
+
 /// A published snapshot to be read. Its body stays readable for as long as this, or a clone of `body`, is held.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -71,15 +86,27 @@ impl Engine {
 
     /// Opens the snapshot at exactly `offset`: the latest, or one that was superseded a short time ago. Counts as a
     /// read of the stream: it renews a sliding lifetime.
-    pub fn open_snapshot(&self, path: &StreamPath, _offset: Offset) -> Result<Snapshot, SnapshotError> {
-        self.head(path)?;
-        Err(SnapshotError::NotFound)
+    pub fn open_snapshot(&self, path: &StreamPath, offset: Offset) -> Result<Snapshot, SnapshotError> {
+        let inner = &self.inner;
+        let now_ms = inner.now_ms();
+        let stream = inner.find(inner.shard_of(path), path, now_ms)?;
+        inner.touch(&stream, now_ms);
+        let shared = stream.shared.lock();
+        let found = shared.retention.as_ref().and_then(|retention| retention.at(offset));
+        let snapshot = found.ok_or(SnapshotError::NotFound)?;
+        Ok(Snapshot {
+            head: stream.snapshot_head(snapshot),
+            end: End { tail: shared.tail, closed: shared.closed },
+            body: StreamReader::of_body(inner.clone(), snapshot.body.clone()),
+        })
     }
 
     /// Says why the snapshot at `offset` cannot be deleted: the latest must stay, and all others are unreachable or
     /// on their way out.
-    pub fn delete_snapshot(&self, path: &StreamPath, _offset: Offset) -> Result<(), DeleteSnapshotError> {
-        self.head(path)?;
-        Err(DeleteSnapshotError::NotFound)
+    pub fn delete_snapshot(&self, path: &StreamPath, offset: Offset) -> Result<(), DeleteSnapshotError> {
+        match self.head(path)?.snapshot {
+            Some(latest) if latest.offset == offset => Err(DeleteSnapshotError::Latest),
+            _ => Err(DeleteSnapshotError::NotFound),
+        }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
         closed: ask.closed,
         body: ask.body.sent().into(),
         fork,
+        attributes: None,
     };
     Box::pin(async move {
         match engine.create(&path, request).await {
@@ -69,6 +70,7 @@ pub(crate) fn append(engine: &Engine, ask: &AppendAsk) -> Answering {
         seq: ask.seq.clone(),
         producer: ask.stamp.as_ref().map(stamp),
         close: ask.close,
+        expected_tail: None,
     };
     Box::pin(async move {
         match engine.append(&path, request).await {
@@ -119,7 +121,7 @@ fn stamp(stamp: &Stamp) -> ProducerStamp {
 /// The refusal behind a failed lookup.
 pub(crate) fn lookup_refusal(error: LookupError) -> Refusal {
     match error {
-        LookupError::NotFound => Refusal::NotFound,
+        LookupError::NotFound | LookupError::BucketNotFound => Refusal::NotFound,
         LookupError::Deleted => Refusal::Gone,
     }
 }

@@ -18,7 +18,11 @@ pub(crate) struct Fixture {
     dir: TempDir,
 }
 
+/// A path without a bucket by itself, one in a bucket by its URL.
 pub(crate) fn path(text: &str) -> StreamPath {
+    if text.starts_with('/') {
+        return StreamPath::parse_url_path(text).unwrap();
+    }
     StreamPath::parse_decoded(text).unwrap()
 }
 
@@ -125,6 +129,7 @@ pub(crate) fn create_request(content_type: &str) -> CreateRequest {
         closed: false,
         body: Bytes::new(),
         fork: None,
+        attributes: None,
     }
 }
 
