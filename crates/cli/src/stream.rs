@@ -5,6 +5,8 @@
 //! `output` writes standard output, `failure` gives every ending its exit code.
 
 mod append;
+mod bootstrap;
+pub(crate) mod bucket;
 mod client;
 mod close;
 mod connection;
@@ -15,11 +17,13 @@ mod fork;
 mod head;
 mod input;
 mod json;
+mod multipart;
 mod notes;
 mod output;
 mod progress;
 mod read;
 mod remove;
+mod snapshot;
 mod tail;
 mod target;
 
@@ -32,7 +36,8 @@ use failure::Failure;
 
 /// What `alluvium stream --help` says after the options; the exit codes are a contract with scripts.
 const AFTER_HELP: &str = "\
-STREAM is a name (`chat`, `rooms/7`) on the server given by --url, or the full URL of a stream.
+STREAM is a name (`chat`, `rooms/7`) on the server given by --url, a stream in a bucket there
+(`/ds/bucket/stream`), or the full URL of a stream.
 
 Exit codes:
   0  done
@@ -78,6 +83,11 @@ enum StreamCommand {
     /// Delete streams.
     #[command(name = "rm")]
     Remove(remove::RemoveArgs),
+    /// Publish or fetch the snapshot of a stream in a bucket.
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
+    /// Fetch a stream's snapshot and every message after it, in one request.
+    Bootstrap(bootstrap::BootstrapArgs),
 }
 
 /// Runs one stream command against a server.
@@ -92,7 +102,14 @@ pub(crate) fn run(args: StreamArgs) -> ExitCode {
         StreamCommand::Close(args) => close::run(&connection, &args),
         StreamCommand::Fork(args) => fork::run(&connection, &args),
         StreamCommand::Remove(args) => remove::run(&connection, &args),
+        StreamCommand::Snapshot(command) => snapshot::run(&connection, &command),
+        StreamCommand::Bootstrap(args) => bootstrap::run(&connection, &args),
     };
+    conclude(outcome)
+}
+
+/// Says why a command failed, and with which exit code it ends.
+fn conclude(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {

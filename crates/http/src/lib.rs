@@ -14,6 +14,7 @@ mod limits;
 mod listener;
 mod mailbox;
 mod reactor;
+mod receive;
 mod server;
 mod shutdown;
 mod socket;
@@ -29,6 +30,7 @@ pub use limits::{
 };
 pub use listener::{BindError, bind};
 pub use reactor::default_reactors;
+pub use receive::{ReceiveLimits, Receiver};
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;
 

@@ -52,6 +52,11 @@ impl State {
         self.env.random.next_u64() % bound.max(1)
     }
 
+    /// 128 random bits.
+    pub(crate) fn random_u128(&self) -> u128 {
+        self.env.random.next_u128()
+    }
+
     pub(crate) fn cursor(&self, client: Option<&str>) -> u64 {
         cursor::response_cursor(self.now_ms(), client, || 1 + self.random_below(JITTER_S_MAX))
     }

@@ -4,7 +4,7 @@
 //! processor's own cache still has it. Only what must come from the device is read on the runtime's blocking threads.
 //! A response holds one piece at a time, however large it is.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use alluvium_engine::{ReadFault, ReadPlan};
 use alluvium_http::{Body, BodyError};
@@ -61,6 +61,40 @@ pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, 
                 }
                 None => return Err(BodyError("stored bytes end early".to_owned())),
             }
+        }
+    }))
+}
+
+/// The body for a range of the bytes in `plan`, which lies within them. What comes before it is read all the same.
+pub(super) async fn part_body(plan: ReadPlan, range: Range<u64>) -> Result<Body, Failure> {
+    let (mut plan, first) = read_next(plan.for_socket()).await;
+    let mut pieces = first.transpose()?.unwrap_or_default();
+    Ok(Body::chunks(range.end - range.start, async move |mut feed| {
+        let mut at = 0;
+        loop {
+            for piece in pieces {
+                let length = piece.len() as u64;
+                let from = range.start.saturating_sub(at).min(length);
+                let to = range.end.saturating_sub(at).min(length);
+                at += length;
+                if from < to {
+                    let index = |place| usize::try_from(place).unwrap_or(usize::MAX);
+                    feed.send(piece.slice(index(from)..index(to))).await;
+                }
+            }
+            if at >= range.end {
+                return Ok(());
+            }
+            let (rest, read) = read_next(plan).await;
+            plan = rest;
+            pieces = match read {
+                Some(Ok(read)) => read,
+                Some(Err(fault)) => {
+                    tracing::error!(%fault, "stored bytes cannot be read");
+                    return Err(BodyError(fault.to_string()));
+                }
+                None => return Err(BodyError("stored bytes end early".to_owned())),
+            };
         }
     }))
 }

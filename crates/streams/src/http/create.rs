@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 
 use super::{
-    MOUNT,
+    attributes,
     error::Failure,
     headers::{
         self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
@@ -59,14 +59,13 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
             headers::text(headers, &STREAM_FORK_OFFSET)?,
             headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
         )?,
-        attributes: None,
+        attributes: attributes::of_create(headers)?,
     })
 }
 
-/// The stream that a URL path on this server names.
+/// The stream that a URL path on this server names, in either namespace.
 fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
-    let path = url_path.strip_prefix(MOUNT).ok_or(Failure::ForeignForkSource)?;
-    StreamPath::parse_encoded(path).map_err(|_| Failure::ForeignForkSource)
+    StreamPath::parse_url_path(url_path).ok_or(Failure::ForeignForkSource)
 }
 
 /// The stream's own URL, absolute: below the configured public URL, else at the host that the client asked.
