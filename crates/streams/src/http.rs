@@ -24,7 +24,7 @@ mod snapshot;
 use std::sync::Arc;
 
 use alluvium_http::{Request, Response};
-use alluvium_protocol::StreamPath;
+use alluvium_protocol::{InvalidStreamId, StreamPath};
 use http::Method;
 
 use self::{error::Failure, resource::Resource};
@@ -96,6 +96,10 @@ async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, F
         (&Method::DELETE, Resource::Snapshot(path, offset)) => snapshot::delete(streams, &path, offset),
         (&Method::GET | &Method::HEAD, Resource::Bootstrap(path)) => {
             bootstrap::handle(streams, &path, &request).await
+        }
+        // What would make or change a stream is told that its name is none.
+        (&Method::PUT | &Method::POST | &Method::DELETE, Resource::List(_)) => {
+            Err(Failure::StreamId(InvalidStreamId::Reserved))
         }
         (&Method::POST, Resource::Batch(path)) => batch::handle(streams, &path, request).await,
         (&Method::GET | &Method::HEAD, Resource::Attributes(path)) => attributes::get(streams, &path),

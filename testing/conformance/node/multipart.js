@@ -1,4 +1,5 @@
 // Reads one multipart message from standard input with a streaming parser, and prints its parts as JSON.
+import { once } from "node:events";
 import busboy from "@fastify/busboy";
 
 const input = [];
@@ -9,16 +10,20 @@ const boundary = /boundary=(\S+)/.exec(message.subarray(0, bodyAt).toString("lat
 
 const parser = new busboy.Dicer({ boundary });
 const parts = [];
+const ends = [];
 parser.on("part", (stream) => {
   const part = { type: null, pieces: [] };
   parts.push(part);
   stream.on("header", (header) => { part.type = header["content-type"][0]; });
   stream.on("data", (piece) => part.pieces.push(piece));
+  ends.push(once(stream, "end"));
 });
-parser.on("finish", () => {
-  console.log(JSON.stringify(parts.map(({ type, pieces }) => ({ type, hex: Buffer.concat(pieces).toString("hex") }))));
-});
-parser.on("error", (error) => { throw error; });
+const finished = once(parser, "finish");
 // In small pieces, so that delimiters are cut wherever they can be.
-for (let at = bodyAt; at < message.length; at += 7) parser.write(message.subarray(at, at + 7));
+for (let at = bodyAt; at < message.length; at += 7) {
+  if (!parser.write(message.subarray(at, at + 7))) await once(parser, "drain");
+}
 parser.end();
+await finished;
+await Promise.all(ends);
+console.log(JSON.stringify(parts.map(({ type, pieces }) => ({ type, hex: Buffer.concat(pieces).toString("hex") }))));

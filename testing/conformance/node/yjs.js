@@ -74,17 +74,19 @@ function* frames(bytes) {
   }
 }
 
+async function collect(stream) {
+  const pieces = [];
+  for await (const piece of stream) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
 function parts(response) {
   const boundary = /boundary=(\S+)/.exec(response.headers.get("content-type"))[1];
   const parser = new busboy.Dicer({ boundary });
   const found = [];
-  parser.on("part", (stream) => {
-    const pieces = [];
-    found.push(pieces);
-    stream.on("data", (piece) => pieces.push(piece));
-  });
+  parser.on("part", (stream) => found.push(collect(stream)));
   return new Promise((resolve, reject) => {
-    parser.on("finish", () => resolve(found.map((pieces) => Buffer.concat(pieces))));
+    parser.on("finish", () => resolve(Promise.all(found)));
     parser.on("error", reject);
     parser.end(response.body);
   });

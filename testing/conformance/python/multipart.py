@@ -13,7 +13,7 @@ parts = []
 for part in message.get_payload():
     if part.defects:
         sys.exit(f"a part with defects: {part.defects}")
-    # Undecoded, 8-bit bytes are surrogates in the text of the payload.
-    payload = part.get_payload().encode("ascii", "surrogateescape")
+    # No transfer encoding is named, so this gives the bytes as they are.
+    payload = part.get_payload(decode=True)
     parts.append({"type": part["Content-Type"], "hex": payload.hex()})
 json.dump(parts, sys.stdout)

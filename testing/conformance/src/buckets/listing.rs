@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, BYTES, has, refused};
 use super::cover::Suite;
+use super::snapshots::ZERO;
 
 /// Streams of the bucket that is walked page by page.
 const WALKED: u32 = 2_500;
@@ -247,7 +248,7 @@ fn reserved(api: &mut Api) -> Result<()> {
     for method in ["PUT", "POST", "DELETE"] {
         for id in ["streams", "%73treams"] {
             let response = api.call(method, &format!("{bucket}/{id}"), &[("content-type", BYTES)], b"x")?;
-            ensure!(response.status == 400, "{method} {id}: {}", response.status);
+            refused(&response, 400, "invalid_stream_id").with_context(|| format!("{method} {id}"))?;
         }
     }
     refused(&api.get(&format!("{bucket}/streams/bootstrap"))?, 400, "invalid_stream_id")?;
@@ -293,7 +294,7 @@ fn methods(api: &mut Api) -> Result<()> {
         ("PATCH", stream.clone(), "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
         ("POST", format!("{stream}/snapshot"), "GET, HEAD, OPTIONS"),
         ("PUT", format!("{stream}/snapshot"), "GET, HEAD, OPTIONS"),
-        ("POST", format!("{stream}/snapshot/x"), "GET, HEAD, PUT, DELETE, OPTIONS"),
+        ("POST", format!("{stream}/snapshot/{ZERO}"), "GET, HEAD, PUT, DELETE, OPTIONS"),
         ("POST", format!("{stream}/bootstrap"), "GET, HEAD, OPTIONS"),
         ("GET", format!("{stream}/append-batch"), "POST, OPTIONS"),
         ("DELETE", format!("{stream}/attrs"), "GET, HEAD, PUT, OPTIONS"),

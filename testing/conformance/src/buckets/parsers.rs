@@ -57,7 +57,7 @@ fn streams(api: &mut Api) -> Result<Vec<String>> {
         .map(|_| {
             let length = usize::try_from(random.between(1, 3_000)).unwrap_or(1);
             // Mostly of the few bytes that delimiters are made of.
-            (0..length).map(|_| b"\r\n--\r\n-:ab\0 "[random.below(13) as usize]).collect()
+            (0..length).map(|_| b"\r\n--\r\n-:ab\0 "[random.below(12) as usize]).collect()
         })
         .collect();
     let mut paths = Vec::new();

@@ -387,9 +387,9 @@ fn lifetime(api: &mut Api, path: &str) -> Result<()> {
         Ok(format!("{path}/snapshot/{offset}"))
     };
     let (publishing, reading, booting) = (make(api, "p")?, make(api, "r")?, make(api, "b")?);
-    let bootstrap = booting.split("/snapshot").next().context("a path")?.to_owned() + "/bootstrap";
-    let headed = make(api, "h")?;
-    let headed = headed.split("/snapshot").next().context("a path")?.to_owned();
+    let stream = |snapshot: &str| snapshot.rsplit_once("/snapshot/").map(|(stream, _)| stream.to_owned());
+    let bootstrap = stream(&booting).context("a path")? + "/bootstrap";
+    let headed = stream(&make(api, "h")?).context("a path")?;
     let began = Instant::now();
     let mut gone = false;
     while began.elapsed() < window * 3 {
