@@ -77,14 +77,7 @@ impl Engine {
             let plan = inner.plan(&stream, from, end.tail, bytes_max, end.closed)?;
             (to, at_tail) = (plan.end, plan.at_tail);
         }
-        let messages = Messages {
-            inner: inner.clone(),
-            stream,
-            next: from,
-            end: to,
-            unit: None,
-            _pin: pin,
-        };
+        let messages = Messages { inner: inner.clone(), stream, next: from, end: to, unit: None, _pin: pin };
         Ok(Bootstrap { head, snapshot, from, end: to, at_tail, closed: at_tail && end.closed, messages })
     }
 }
@@ -121,7 +114,9 @@ impl Messages {
     fn next_messages(&mut self) -> Option<Result<Vec<BootstrapMessage>, ReadFault>> {
         let is_json = self.stream.content_type.is_json();
         let (mut messages, mut bytes) = (Vec::new(), 0);
-        while self.next.position < self.end.position && messages.len() < MESSAGES_MAX && bytes < READ_BYTES_MAX
+        while self.next.position < self.end.position
+            && messages.len() < MESSAGES_MAX
+            && bytes < READ_BYTES_MAX
         {
             let next = match &mut self.unit {
                 Some(unit) => unit.messages.next(),

@@ -271,7 +271,7 @@ impl Committer {
                     drop(pin);
                 }
                 Effect::Published { stream, snapshot, retain_all, until_ms } => {
-                    inner.published_snapshot(shard, &stream, snapshot, retain_all, until_ms);
+                    shard.published_snapshot(&stream, snapshot, retain_all, until_ms);
                 }
                 Effect::Described(stream, attributes) => stream.shared.lock().attributes = attributes,
                 Effect::BucketCreated(bucket) => inner.buckets.insert(bucket),

@@ -15,9 +15,9 @@ use crate::engine::{Engine, Inner};
 use crate::error::{CreateConflict, CreateError, StorageError};
 use crate::extent::JournalExtent;
 use crate::fork::Prepared;
+use crate::rebuilt::retention_record;
 use crate::reply::Reply;
 use crate::request::{CreateRequest, Created, Payload};
-use crate::rebuilt::retention_record;
 use crate::shard::Shard;
 use crate::stream::{Birth, Fork, Pin, State, Stream, pair_of};
 
@@ -29,9 +29,7 @@ impl Engine {
         let now_ms = self.inner.now_ms();
         let shard = self.inner.shard_of(path);
         let reservation = match path.bucket() {
-            Some(bucket) => {
-                Some(self.reserve(bucket).await.map_err(|_| CreateError::BucketNotFound)?)
-            }
+            Some(bucket) => Some(self.reserve(bucket).await.map_err(|_| CreateError::BucketNotFound)?),
             None => None,
         };
         // A repeated fork is confirmed even when its source is gone by now.

@@ -83,12 +83,12 @@ impl Committer {
 impl Inner {
     /// Hides a stream whose end is synced.
     pub(crate) fn published_delete(&self, shard: &Shard, stream: &Arc<Stream>) {
-        let mut shared = stream.shared.lock();
-        shared.deleted = true;
+        let mut visible = stream.shared.lock();
+        visible.deleted = true;
         // Forks hold for themselves what they have inherited. The floor still says what of the bytes is not needed.
-        let floor = shared.floor();
-        let retention = shared.retention.replace(Box::new(Retention { floor, ..Retention::default() }));
-        drop(shared);
+        let floor = visible.floor();
+        let retention = visible.retention.replace(Box::new(Retention { floor, ..Retention::default() }));
+        drop(visible);
         drop(retention);
         if let Some(bucket) = self.buckets.of(stream) {
             bucket.remove(stream);

@@ -228,8 +228,8 @@ pub enum PublishError {
     /// The offset is no message boundary of the stream.
     #[error("the offset is not a message boundary of this stream")]
     Unaligned,
-    /// The stream was deleted, and perhaps created anew, while the snapshot was on its way.
-    #[error("the stream was deleted while its snapshot was on its way")]
+    /// The stream was deleted and another one created at its path while the snapshot was on its way.
+    #[error("the stream was replaced while its snapshot was on its way")]
     Replaced,
     /// More bytes than a snapshot may have.
     #[error("more than the {max} bytes that a snapshot may have")]

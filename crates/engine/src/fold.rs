@@ -141,8 +141,16 @@ impl Inner {
         let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
         self.clear_unfinished(shard, &mut folded)?;
         folded.unfinished = true;
-        let fold =
-            Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained, gone, needed };
+        let fold = Fold {
+            inner: self,
+            shard,
+            manifest: &folded.manifest,
+            records,
+            rewritten,
+            retained,
+            gone,
+            needed,
+        };
         let next = match fold.run(&folded.tables, last, last_seq) {
             Ok(next) => next,
             Err(error) => return Err(self.fold_failed(shard, &mut folded, error)),
@@ -295,9 +303,10 @@ impl Fold<'_> {
                 .collect();
             extents.extend(new_runs.remove(&rebuilt.id).unwrap_or_default());
             extents.sort_by_key(|extent| extent.start);
-            let before = extents.clone();
-            extents.retain_mut(|extent| self.needed.trim(rebuilt.id, extent, tables));
-            moved |= before != extents;
+            let trimmed: Vec<TableExtent> =
+                extents.iter().flat_map(|extent| self.needed.trimmed(rebuilt.id, *extent, tables)).collect();
+            moved |= trimmed != extents;
+            extents = trimmed;
             rebuilt.forget_superseded(now_ms);
             if self.gone.contains(&rebuilt.id) {
                 extents.clear();
@@ -335,7 +344,8 @@ impl Fold<'_> {
             let Some(table) = self.rewritten.get(&extent.table) else { continue };
             for block in extent.first_block..extent.first_block + extent.block_count {
                 let index = block as usize;
-                if self.needed.is_over(id, table.blocks()[index].end_position()) {
+                let stored = &table.blocks()[index];
+                if self.needed.is_over(id, stored.start.1, stored.end_position()) {
                     continue;
                 }
                 let (lengths, ends): (Vec<u32>, Vec<bool>) = table.boundaries(index)?.into_iter().unzip();
@@ -350,7 +360,7 @@ impl Fold<'_> {
             else {
                 continue;
             };
-            if append.lengths.is_empty() || self.needed.is_over(id, append.end().1) {
+            if append.lengths.is_empty() || self.needed.is_over(id, append.start.1, append.end().1) {
                 continue;
             }
             let mut ends = vec![false; append.lengths.len()];

@@ -28,8 +28,8 @@
 mod append;
 mod attributes;
 mod batch;
-mod bootstrap;
 mod body;
+mod bootstrap;
 mod boundary;
 mod bucket;
 mod buffers;
@@ -47,9 +47,9 @@ mod fork;
 mod link;
 mod merge;
 mod options;
+mod plan;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
-mod plan;
 mod publish;
 mod queue;
 mod read;

@@ -14,8 +14,8 @@ use alluvium_protocol::{
 use crate::body::{BodyHold, Released, StoredBody};
 use crate::bucket::{Bucket, Buckets, bucket_of_key};
 use crate::extent::Extents;
-use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::publish::body_birth;
+use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::recover::{OpenError, Recovered};
 use crate::stream::{Birth, Fork, Inherited, State, Stream, offset_of};
 
@@ -34,10 +34,7 @@ pub(crate) struct Linked {
 ///
 /// A deleted stream that no fork needs any more is left behind: the last deletion that freed it was
 /// durable, and the next fold drops its bytes.
-pub(crate) fn link(
-    recovered: &mut [Recovered],
-    released: &[Arc<Released>],
-) -> Result<Linked, OpenError> {
+pub(crate) fn link(recovered: &mut [Recovered], released: &[Arc<Released>]) -> Result<Linked, OpenError> {
     let mut linked = Linked::default();
     for shard in recovered.iter_mut() {
         let dir = shard.dir.clone();
@@ -69,7 +66,8 @@ pub(crate) fn link(
 
 /// Takes the buckets out of a recovered shard.
 fn open_buckets(shard: &mut Recovered, buckets: &Buckets) -> Result<(), Inconsistent> {
-    let is_bucket = |rebuilt: &Rebuilt| !rebuilt.state.deleted && bucket_of_key(&rebuilt.create.path).is_some();
+    let is_bucket =
+        |rebuilt: &Rebuilt| !rebuilt.state.deleted && bucket_of_key(&rebuilt.create.path).is_some();
     for (id, (rebuilt, _)) in shard.streams.extract_if(|_, (rebuilt, _)| is_bucket(rebuilt)) {
         let name = bucket_of_key(&rebuilt.create.path).unwrap_or_default();
         let name = BucketId::parse(name).map_err(|_| Inconsistent::Invalid(id.0))?;
@@ -166,7 +164,9 @@ fn revive(
         None => None,
     };
     let retention = match &state.retention {
-        Some(retention) if !state.deleted => Some(Box::new(revive_retention(id, retention, linked, released)?)),
+        Some(retention) if !state.deleted => {
+            Some(Box::new(revive_retention(id, retention, linked, released)?))
+        }
         Some(retention) => Some(Box::new(Retention { floor: retention.floor, ..Retention::default() })),
         None => None,
     };

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record};
 use alluvium_protocol::{
-    Attributes, ContentType, Incarnation, Lifetime, Offset, PublishRejection, Snapshot, StreamPath,
+    Attributes, ContentType, Incarnation, Lifetime, Offset, PublishRejection, Retention, Snapshot, StreamPath,
 };
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
@@ -145,7 +145,7 @@ impl Engine {
 fn check_published(inner: &Inner, stream: &Stream, request: &PublishRequest) -> Result<(), PublishError> {
     let shared = stream.shared.lock();
     let tail = shared.tail;
-    shared.retention.as_deref().unwrap_or(&Default::default()).check(request.offset, tail)?;
+    shared.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, tail)?;
     let latest = shared.snapshot().map(|snapshot| snapshot.body.id.0);
     check_match(stream, latest, request.if_match.as_ref())?;
     drop(shared);
@@ -182,8 +182,7 @@ impl Upload {
             self.is_broken = true;
             return Err(PublishError::TooLarge { max });
         }
-        let part_bytes_max =
-            PART_BYTES_MAX.min(self.inner.options.limits.append_bytes_max as usize).max(1);
+        let part_bytes_max = PART_BYTES_MAX.min(self.inner.options.limits.append_bytes_max as usize).max(1);
         while !bytes.is_empty() {
             if self.part.len() >= part_bytes_max {
                 self.send_part().await?;
@@ -251,7 +250,7 @@ impl Committer {
     ) {
         let PublishCommand { stream, request, body, rest, length, reply } = command;
         let mut state = stream.state.lock();
-        if let Err(error) = decide(&stream, &state, &request, now_ms) {
+        if let Err(error) = decide(shard, &stream, &state, &request, now_ms) {
             drop(state);
             return self.answer(Reply::Publish(reply, Err(error)));
         }
@@ -272,8 +271,7 @@ impl Committer {
         };
         drop(state);
         let until_ms = publish.superseded_until_ms;
-        let record =
-            Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Publish(publish) };
+        let record = Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Publish(publish) };
         self.record(&record);
         if let Some(deadline_ms) = renewed {
             stream.recorded_deadline(deadline_ms);
@@ -338,18 +336,25 @@ impl Committer {
 
 /// The checks against what has been admitted.
 fn decide(
-    stream: &Stream,
+    shard: &Shard,
+    stream: &Arc<Stream>,
     state: &State,
     request: &PublishRequest,
     now_ms: u64,
 ) -> Result<(), PublishError> {
     if state.deleted {
-        return Err(PublishError::Replaced);
+        let directory = shard.directory.read();
+        let now_there = stream.path.as_ref().and_then(|path| directory.get(path));
+        return Err(match now_there {
+            Some(other) if !Arc::ptr_eq(other, stream) => PublishError::Replaced,
+            Some(_) if stream.forks.load(Ordering::SeqCst) > 0 => LookupError::Deleted.into(),
+            _ => LookupError::NotFound.into(),
+        });
     }
     if stream.expired(now_ms) {
         return Err(LookupError::NotFound.into());
     }
-    state.retention.as_deref().unwrap_or(&Default::default()).check(request.offset, state.tail)?;
+    state.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, state.tail)?;
     let latest = state.retention.as_ref().and_then(|retention| retention.latest.as_ref());
     check_match(stream, latest.map(|latest| latest.body.stream.0), request.if_match.as_ref())
 }
@@ -371,26 +376,25 @@ pub(crate) fn body_birth(id: journal::StreamId, content_type: ContentType, now_m
     }
 }
 
-impl Inner {
+impl Shard {
     /// Shows a snapshot whose record is synced.
     pub(crate) fn published_snapshot(
         &self,
-        shard: &Shard,
         stream: &Arc<Stream>,
         snapshot: Snapshot<BodyHold>,
         retain_all: bool,
         until_ms: u64,
     ) {
-        let mut shared = stream.shared.lock();
-        let retention = shared.retention.get_or_insert_default();
+        let mut visible = stream.shared.lock();
+        let retention = visible.retention.get_or_insert_default();
         let before = retention.floor.position;
         retention.publish(snapshot, retain_all, until_ms);
         let dropped = retention.floor.position - before;
         let supersedes = !retention.superseded.is_empty();
-        drop(shared);
-        shard.garbage_bytes.fetch_add(dropped, Ordering::Relaxed);
+        drop(visible);
+        self.garbage_bytes.fetch_add(dropped, Ordering::Relaxed);
         if supersedes {
-            shard.graces.lock().push_back((until_ms, Arc::downgrade(stream)));
+            self.graces.lock().push_back((until_ms, Arc::downgrade(stream)));
         }
     }
 }

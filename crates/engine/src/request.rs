@@ -1,8 +1,8 @@
 //! What callers ask of the engine, and what they get.
 
 use alluvium_protocol::{
-    Attributes, ContentType, ForkOrigin, Incarnation, InvalidJson, Lifetime, Offset, ProducerStamp, ProducerState,
-    StreamPath, json::flatten,
+    Attributes, ContentType, ForkOrigin, Incarnation, InvalidJson, Lifetime, Offset, ProducerStamp,
+    ProducerState, StreamPath, json::flatten,
 };
 use bytes::Bytes;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
 use alluvium_protocol::StreamPath;

@@ -149,7 +149,7 @@ pub(crate) struct Shared {
     /// What is retained, when that is not everything.
     pub(crate) retention: Option<Box<Retention<BodyHold>>>,
     /// Positions from which on somebody still needs the stream's bytes, whatever is published: see [`Pin`].
-    pins: Option<Box<BTreeMap<u64, u32>>>,
+    pins: BTreeMap<u64, u32>,
     pub(crate) attributes: Attributes,
 }
 
@@ -166,7 +166,7 @@ impl Shared {
 
     /// The position from which on the stream's bytes are needed for its own readers.
     pub(crate) fn needed_from(&self) -> u64 {
-        let pinned = self.pins.as_ref().and_then(|pins| pins.first_key_value());
+        let pinned = self.pins.first_key_value();
         self.floor().position.min(pinned.map_or(u64::MAX, |(position, _)| *position))
     }
 
@@ -189,7 +189,7 @@ impl Pin {
     /// `shared` is that of `stream`; the position is its floor, or above.
     pub(crate) fn new(stream: &Arc<Stream>, shared: &mut Shared, position: u64) -> Self {
         debug_assert!(position >= shared.needed_from());
-        *shared.pins.get_or_insert_default().entry(position).or_default() += 1;
+        *shared.pins.entry(position).or_default() += 1;
         Self { stream: stream.clone(), position }
     }
 }
@@ -197,15 +197,11 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut shared = self.stream.shared.lock();
-        let Some(pins) = &mut shared.pins else { return };
-        if let Some(count) = pins.get_mut(&self.position) {
+        if let Some(count) = shared.pins.get_mut(&self.position) {
             *count -= 1;
             if *count == 0 {
-                pins.remove(&self.position);
+                shared.pins.remove(&self.position);
             }
-        }
-        if pins.is_empty() {
-            shared.pins = None;
         }
     }
 }
@@ -252,7 +248,7 @@ impl Stream {
                 last_write_ms: birth.created_ms,
                 extents: Extents::default(),
                 retention: birth.retention,
-                pins: None,
+                pins: BTreeMap::new(),
                 attributes: birth.attributes,
             }),
             signal: Signal::new(),
@@ -377,10 +373,7 @@ pub(crate) fn producer_of(stamp: &ProducerStamp) -> journal::Producer {
 pub(crate) fn stored(retention: &Retention<BodyHold>) -> Retention<StoredBody> {
     let one = |snapshot: &Snapshot<BodyHold>| Snapshot {
         offset: snapshot.offset,
-        body: StoredBody {
-            stream: snapshot.body.id,
-            length: snapshot.body.state.lock().tail.position,
-        },
+        body: StoredBody { stream: snapshot.body.id, length: snapshot.body.state.lock().tail.position },
     };
     Retention {
         floor: retention.floor,

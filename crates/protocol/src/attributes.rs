@@ -3,12 +3,10 @@
 //! An addition of this project to the extensions. The text is kept as it was written, without surrounding white
 //! space; the empty object stands for "none".
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
-
+use crate::json;
 use crate::limits::ATTRIBUTES_BYTES_MAX;
 
 /// The attributes of a stream. Cheap to clone; equal when they are spelled alike.
@@ -21,11 +19,19 @@ impl Attributes {
         if text.len() > ATTRIBUTES_BYTES_MAX {
             return Err(InvalidAttributes::TooLarge);
         }
-        let text = str::from_utf8(text).map_err(|_| InvalidAttributes::NotAnObject)?;
-        let object: HashMap<String, IgnoredAny> =
-            serde_json::from_str(text).map_err(|_| InvalidAttributes::NotAnObject)?;
-        let text = text.trim_ascii();
-        Ok(Attributes((!object.is_empty()).then(|| Arc::from(text))))
+        // The same care as for a message: valid UTF-8, valid JSON, nested no deeper than a parser takes.
+        if text.trim_ascii_start().first() == Some(&b'[') {
+            return Err(InvalidAttributes::NotAnObject);
+        }
+        let message = json::flatten(text).map_err(|_| InvalidAttributes::NotAnObject)?;
+        let text = str::from_utf8(&message.bytes).map_err(|_| InvalidAttributes::NotAnObject)?;
+        let text = text.strip_suffix(char::from(json::SEPARATOR)).unwrap_or(text);
+        let content = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        match (message.lengths.len(), content) {
+            (1, Some(content)) if content.trim_ascii().is_empty() => Ok(Attributes::default()),
+            (1, Some(_)) => Ok(Attributes(Some(Arc::from(text)))),
+            _ => Err(InvalidAttributes::NotAnObject),
+        }
     }
 
     /// Whether there are none.
@@ -65,7 +71,7 @@ mod tests {
         let text = r#"{"title":"Aare", "n":1.50}"#;
         let padded = format!(" {text}\n");
         assert_eq!(Attributes::parse(padded.as_bytes()).expect("an object").as_json(), text);
-        for bad in ["", "[]", "1", "null", "{", "{}x", r#"{"a":}"#, "\u{feff}{}"] {
+        for bad in ["", "[]", "[{}]", "1", "null", "{", "{}x", r#"{"a":}"#, "\u{feff}{}"] {
             assert_eq!(Attributes::parse(bad.as_bytes()), Err(InvalidAttributes::NotAnObject), "{bad:?}");
         }
         assert_eq!(Attributes::parse(b"{\"\xff\":1}"), Err(InvalidAttributes::NotAnObject));

@@ -99,7 +99,9 @@ impl<B> Retention<B> {
         let replaced = if retain_all {
             match previous {
                 // What covers the floor stays, for forks that begin before the new snapshot.
-                Some(at_floor) if at_floor.offset == self.floor && self.floor < offset && self.floor > Offset::ZERO => {
+                Some(at_floor)
+                    if at_floor.offset == self.floor && self.floor < offset && self.floor > Offset::ZERO =>
+                {
                     self.base = Some(at_floor);
                     [None, None]
                 }
@@ -150,7 +152,10 @@ impl<B: Clone> Retention<B> {
             return None;
         }
         let latest = self.kept().find(|kept| kept.offset.position <= at.position).cloned();
-        let base = self.base.clone().filter(|base| latest.as_ref().is_some_and(|latest| latest.offset != base.offset));
+        let base = self
+            .base
+            .clone()
+            .filter(|base| latest.as_ref().is_some_and(|latest| latest.offset != base.offset));
         Some(Retention { floor: self.floor, latest, base, superseded: Vec::new() })
     }
 }

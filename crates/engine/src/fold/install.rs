@@ -11,7 +11,12 @@ use crate::extent::TableRun;
 use crate::shard::{Folded, HeldTable, Shard};
 
 /// Points the live streams at the tables.
-pub(super) fn install(shard: &Shard, changed: &HashMap<StreamId, Vec<TableExtent>>, tables: &[HeldTable], last: u64) {
+pub(super) fn install(
+    shard: &Shard,
+    changed: &HashMap<StreamId, Vec<TableExtent>>,
+    tables: &[HeldTable],
+    last: u64,
+) {
     let by_number: BTreeMap<u64, &Arc<Table>> =
         tables.iter().map(|held| (held.table.number(), &held.table)).collect();
     for stream in shard.all_streams() {

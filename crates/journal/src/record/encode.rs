@@ -34,10 +34,9 @@ pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
     match &record.mutation {
         Mutation::Append(append) => Some(&append.data),
         Mutation::Create(create) => create.body.as_ref().map(|body| &body.data),
-        Mutation::Delete { .. }
-        | Mutation::Renew { .. }
-        | Mutation::Publish(_)
-        | Mutation::Attributes(_) => None,
+        Mutation::Delete { .. } | Mutation::Renew { .. } | Mutation::Publish(_) | Mutation::Attributes(_) => {
+            None
+        }
     }
 }
 

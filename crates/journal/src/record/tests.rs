@@ -100,8 +100,12 @@ fn arbitrary_snapshot() -> impl Strategy<Value = Snapshot> {
 pub(crate) fn arbitrary_retention() -> impl Strategy<Value = Retention> {
     let one = || option::of(arbitrary_snapshot());
     let superseded = prop::collection::vec((arbitrary_snapshot(), any::<u64>()), 0..4);
-    (any::<RawOffset>(), one(), one(), superseded)
-        .prop_map(|(floor, latest, base, superseded)| Retention { floor, latest, base, superseded })
+    (any::<RawOffset>(), one(), one(), superseded).prop_map(|(floor, latest, base, superseded)| Retention {
+        floor,
+        latest,
+        base,
+        superseded,
+    })
 }
 
 fn arbitrary_publish() -> impl Strategy<Value = Publish> {

@@ -142,10 +142,7 @@ pub(crate) fn batches_of_extensions() -> Vec<Vec<Record>> {
     };
     let body = Create { body: Some(append((0, 0), &["half a "])), ..create("") };
     vec![
-        vec![
-            record(0x400, Mutation::Create(create("\0lakes"))),
-            record(0x700, Mutation::Create(bucketed())),
-        ],
+        vec![record(0x400, Mutation::Create(create("\0lakes"))), record(0x700, Mutation::Create(bucketed()))],
         vec![
             record(0x600, Mutation::Create(body)),
             record(0x600, Mutation::Append(append((1, 7), &["body\n"]))),
@@ -263,7 +260,8 @@ pub(crate) fn entries() -> Vec<CheckpointEntry> {
 
 /// The entries of the checkpoint with all that came after the first files.
 pub(crate) fn entries_of_extensions() -> Vec<CheckpointEntry> {
-    let snapshot = |append, position, body| Snapshot { offset: (append, position), body: StreamId(body), length: 300 };
+    let snapshot =
+        |append, position, body| Snapshot { offset: (append, position), body: StreamId(body), length: 300 };
     let retention = Retention {
         floor: (1, 8),
         latest: Some(snapshot(2, 21, 0x600)),
