@@ -21,7 +21,8 @@ use socket2::SockRef;
 
 use crate::{
     Body, BodyError, Handler, Shutdown,
-    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, STALLED_PEER_TIMEOUT_S},
+    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN, STALLED_PEER_TIMEOUT_S},
+    roaming::Heavy,
     socket::Socket,
     watchdog::Activity,
 };
@@ -63,10 +64,11 @@ impl<H> Drop for Place<H> {
 struct Connection<H> {
     place: Place<H>,
     activity: Activity,
+    heavy: Arc<Heavy>,
 }
 
 /// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
-pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
+pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy: Arc<Heavy>) {
     let socket = SockRef::from(&stream);
     // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
     if let Err(error) = socket
@@ -82,7 +84,7 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
             return;
         }
     };
-    let connection = Arc::new(Connection { place, activity: Activity::default() });
+    let connection = Arc::new(Connection { place, activity: Activity::default(), heavy });
     let served = run(Socket::new(stream), connection).await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
@@ -98,6 +100,9 @@ async fn run<H: Handler>(io: Socket, connection: Arc<Connection<H>>) -> Result<(
             let guard = Guard::begin(connection);
             let response = guard.connection.place.shared.handler.handle(request).await;
             let (head, body) = response.into_parts();
+            if http_body::Body::size_hint(&body).lower() >= HEAVY_BYTES_MIN {
+                guard.connection.heavy.mark();
+            }
             let guard = body.is_produced().then_some(guard);
             Ok::<_, Infallible>(http::Response::from_parts(head, GuardedBody { body, guard }))
         }

@@ -15,6 +15,7 @@ mod listener;
 mod mailbox;
 mod reactor;
 mod receive;
+mod roaming;
 mod server;
 mod shutdown;
 mod socket;
@@ -26,10 +27,10 @@ pub use error::{error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,
-    HEADERS_MAX, IDLE_TIMEOUT_S, LISTEN_BACKLOG, STALLED_PEER_TIMEOUT_S,
+    HEADERS_MAX, HEAVY_BYTES_MIN, IDLE_TIMEOUT_S, LISTEN_BACKLOG, STALLED_PEER_TIMEOUT_S,
 };
 pub use listener::{BindError, bind};
-pub use reactor::default_reactors;
+pub use reactor::{default_reactors, heavy_reactors};
 pub use receive::{ReceiveLimits, Receiver};
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;

@@ -27,5 +27,8 @@ pub const ACCEPT_RETRY_MS: u64 = 50;
 /// for the socket. Responses are handed over in pieces up to 1 MiB, which are queued whole.
 pub const BODY_CHUNK_BYTES_MAX: usize = 512 * 1024;
 
+/// Bytes of an answer that make its connection one with large answers: see `roaming`.
+pub const HEAVY_BYTES_MIN: u64 = 1024 * 1024;
+
 /// Threads of one reactor that may wait for the disk at once. Further reads queue.
 pub const BLOCKING_THREADS_MAX: usize = 32;

@@ -1,6 +1,7 @@
 //! Entity tags of reads, and how `If-None-Match` is compared with them (PROTOCOL §10.1, RFC 9110 §13.1.2).
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::integer;
 use crate::offset::{Offset, TOKEN_BYTES};
@@ -23,6 +24,28 @@ impl Incarnation {
         token
     }
 }
+
+/// What an incarnation's token begins with.
+const INCARNATION_PREFIX: &str = "inc_";
+
+impl FromStr for Incarnation {
+    type Err = InvalidIncarnation;
+
+    fn from_str(token: &str) -> Result<Incarnation, InvalidIncarnation> {
+        let digits = token.strip_prefix(INCARNATION_PREFIX).ok_or(InvalidIncarnation)?;
+        let is_canonical = token.len() == INCARNATION_BYTES
+            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        match u128::from_str_radix(digits, 16) {
+            Ok(value) if is_canonical => Ok(Incarnation(value)),
+            _ => Err(InvalidIncarnation),
+        }
+    }
+}
+
+/// The text is not an incarnation of this server: `inc_` and 32 digits of lower-case hexadecimal.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
+#[error("not an incarnation of this server")]
+pub struct InvalidIncarnation;
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +73,39 @@ pub fn etag(incarnation: Incarnation, start: Offset, end: Offset, closed: bool) 
     }
     tag.extend_from_slice(if closed { b":c\"" } else { b"\"" });
     String::from_utf8(tag).unwrap_or_else(|_| unreachable!("a tag is ASCII"))
+}
+
+/// What [`etag`] put into a tag.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct EntityTag {
+    /// The stream's identity.
+    pub incarnation: Incarnation,
+    /// Where the response began.
+    pub start: Offset,
+    /// Where it ended.
+    pub end: Offset,
+    /// Whether it told that the stream ended.
+    pub closed: bool,
+}
+
+impl fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&etag(self.incarnation, self.start, self.end, self.closed))
+    }
+}
+
+/// Reads a tag made by [`etag`], quotes included; `None` for any other text.
+pub fn parse_etag(tag: &str) -> Option<EntityTag> {
+    let mut parts = tag.strip_prefix('"')?.strip_suffix('"')?.split(':');
+    let incarnation = parts.next()?.parse().ok()?;
+    let start = parts.next()?.parse().ok()?;
+    let end = parts.next()?.parse().ok()?;
+    let closed = match parts.next() {
+        None => false,
+        Some("c") => true,
+        Some(_) => return None,
+    };
+    parts.next().is_none().then_some(EntityTag { incarnation, start, end, closed })
 }
 
 /// Whether an `If-None-Match` value names `etag`, so that the response is `304 Not Modified`.

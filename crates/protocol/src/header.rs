@@ -32,6 +32,26 @@ pub const PRODUCER_SEQ: &str = "producer-seq";
 pub const PRODUCER_EXPECTED_SEQ: &str = "producer-expected-seq";
 /// On a sequence gap: the number that came (PROTOCOL §5.2.1).
 pub const PRODUCER_RECEIVED_SEQ: &str = "producer-received-seq";
+/// Identity of the stream that answers (extension).
+pub const STREAM_INCARNATION: &str = "stream-incarnation";
+/// Request only: the identity that the stream must have (extension).
+pub const STREAM_IF_INCARNATION: &str = "stream-if-incarnation";
+/// Opaque text kept with an append by a producer, which a repetition must bring again (extension).
+pub const PRODUCER_RETRY_METADATA: &str = "producer-retry-metadata";
+/// How long a response may be kept (PROTOCOL §10.1).
+pub const CACHE_CONTROL: &str = "cache-control";
+/// Forbids browsers to guess a type (PROTOCOL §12.7).
+pub const CONTENT_TYPE_OPTIONS: &str = "x-content-type-options";
+/// Lets pages of other origins embed a response (PROTOCOL §12.7).
+pub const CROSS_ORIGIN_RESOURCE_POLICY: &str = "cross-origin-resource-policy";
+
+/// Name and value of the headers that every response carries (PROTOCOL §12.7).
+pub const PROTOCOL_SECURITY_HEADERS: [(&str, &str); 2] =
+    [(CONTENT_TYPE_OPTIONS, "nosniff"), (CROSS_ORIGIN_RESOURCE_POLICY, "cross-origin")];
+/// [`CACHE_CONTROL`] of a `HEAD`, and of a read at `now`.
+pub const HEAD_CACHE_CONTROL: &str = "no-store";
+/// [`CACHE_CONTROL`] of an event stream.
+pub const SSE_CACHE_CONTROL: &str = "no-cache";
 
 /// Query parameter: where to read from (PROTOCOL §8).
 pub const QUERY_OFFSET: &str = "offset";
@@ -39,6 +59,9 @@ pub const QUERY_OFFSET: &str = "offset";
 pub const QUERY_LIVE: &str = "live";
 /// Query parameter: cursor of the previous live response (PROTOCOL §10.1).
 pub const QUERY_CURSOR: &str = "cursor";
+
+/// Value of [`QUERY_OFFSET`] that stands for the tail.
+pub const TAIL_OFFSET: &str = "now";
 
 /// Value of the presence headers [`STREAM_CLOSED`] and [`STREAM_UP_TO_DATE`].
 pub const TRUE: &str = "true";

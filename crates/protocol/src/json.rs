@@ -132,6 +132,49 @@ impl<'de> Visitor<'de> for Elements<'_> {
     }
 }
 
+/// Stored messages as one array, as a read answers with them: `[]` if there are none.
+pub fn array(stored: &[u8]) -> Vec<u8> {
+    let mut array = Vec::with_capacity(stored.len() + 1);
+    array.push(b'[');
+    array.extend_from_slice(stored.strip_suffix(&[SEPARATOR]).unwrap_or(stored));
+    array.push(b']');
+    array
+}
+
+/// Finds where messages end in stored bytes that come in pieces, cut anywhere.
+///
+/// Trusts that the bytes are what [`flatten`] made; in anything else it finds some places or none.
+#[derive(Clone, Debug, Default)]
+pub struct MessageEnds {
+    /// Open arrays and objects.
+    levels: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl MessageEnds {
+    /// Looks at the next byte; `true` if it is the separator after a message.
+    pub fn push(&mut self, byte: u8) -> bool {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'[' | b'{' => self.levels += 1,
+            b']' | b'}' => self.levels = self.levels.saturating_sub(1),
+            SEPARATOR => return self.levels == 0,
+            _ => {}
+        }
+        false
+    }
+}
+
 /// Why a body holds no JSON messages.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, thiserror::Error)]
 pub enum InvalidJson {

@@ -24,14 +24,20 @@
 //! | [`cursor`] | cache-busting cursors of live reads |
 //! | [`etag`] | entity tags and `If-None-Match` |
 //! | [`sse`] | events of a live SSE read |
+//! | [`claim`] | one fenced writer for a whole stream |
+//! | [`mod@error`] | the twelve kinds of refusal, with status, headers and event data |
+//! | [`store`] | what any keeper of streams does, and a suite that checks it |
+//! | [`path_token`] | a path as one word |
 //! | [`header`], [`limits`] | names and bounds |
 
 pub mod admit;
 pub mod attributes;
 pub mod bucket;
+pub mod claim;
 pub mod content_type;
 pub mod create;
 pub mod cursor;
+pub mod error;
 pub mod etag;
 pub mod fork;
 pub mod header;
@@ -41,16 +47,20 @@ pub mod lifetime;
 pub mod limits;
 pub mod offset;
 pub mod path;
+pub mod path_token;
 pub mod producer;
 pub mod snapshot;
 pub mod sse;
+pub mod store;
 
 pub use admit::{Admission, AppendIntent, AppendRejection, StreamView};
 pub use attributes::{Attributes, InvalidAttributes};
 pub use bucket::{BucketId, InvalidBucketId, InvalidStreamId};
+pub use claim::{Claim, ProducerStateMap};
 pub use content_type::{ContentType, InvalidContentType, SseEncoding};
 pub use create::{ConfigConflict, RequestedConfig, StreamConfig};
-pub use etag::Incarnation;
+pub use error::StreamError;
+pub use etag::{EntityTag, Incarnation, InvalidIncarnation};
 pub use fork::{ForkCutError, ForkOrigin, InvalidFork, MessageBoundary, SubOffsetUnit};
 pub use json::{InvalidJson, JsonMessages};
 pub use lifetime::{InvalidLifetime, Lifetime};

@@ -30,6 +30,9 @@ pub const PRODUCER_ID_BYTES_MAX: usize = 256;
 /// Longest `Stream-Seq` value.
 pub const STREAM_SEQ_BYTES_MAX: usize = 256;
 
+/// Longest `Producer-Retry-Metadata` value.
+pub const RETRY_METADATA_BYTES_MAX: usize = 1024;
+
 /// Deepest nesting of arrays and objects inside one JSON message.
 ///
 /// A read wraps the messages in one more array, so every response stays within the 128 levels many parsers

@@ -14,10 +14,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::header::TAIL_OFFSET;
 use crate::integer;
 use crate::limits::INTEGER_MAX;
 
 const COMPONENT_DIGITS: usize = 16;
+
+/// The sentinel for the beginning of a stream.
+pub const START: &str = "-1";
 
 /// Length of every token, in bytes.
 pub const TOKEN_BYTES: usize = 2 * COMPONENT_DIGITS + 1;
@@ -44,6 +48,25 @@ impl Offset {
     pub const fn new(append_index: u64, position: u64) -> Offset {
         debug_assert!(append_index <= Offset::MAX_COMPONENT && position <= Offset::MAX_COMPONENT);
         Offset { append_index, position }
+    }
+
+    /// This many bytes further, within the same append; `None` past [`Offset::MAX_COMPONENT`].
+    #[must_use]
+    pub fn advance(self, bytes: u64) -> Option<Offset> {
+        let position = self.position.checked_add(bytes).filter(|&position| position <= INTEGER_MAX)?;
+        Some(Offset { position, ..self })
+    }
+
+    /// The same place after one more append; `None` past [`Offset::MAX_COMPONENT`].
+    #[must_use]
+    pub fn next_append(self) -> Option<Offset> {
+        (self.append_index < INTEGER_MAX).then(|| Offset { append_index: self.append_index + 1, ..self })
+    }
+
+    /// Where an append of this many bytes ends if it begins here; `None` past [`Offset::MAX_COMPONENT`].
+    #[must_use]
+    pub fn after_append(self, bytes: u64) -> Option<Offset> {
+        self.advance(bytes)?.next_append()
     }
 
     /// The token as ASCII bytes, without allocation.
@@ -99,11 +122,20 @@ pub enum OffsetQuery {
 }
 
 impl OffsetQuery {
+    /// The offset meant in a stream that ends at `tail`.
+    pub fn resolve(self, tail: Offset) -> Offset {
+        match self {
+            OffsetQuery::Start => Offset::ZERO,
+            OffsetQuery::Now => tail,
+            OffsetQuery::At(offset) => offset,
+        }
+    }
+
     /// Reads the decoded value of the `offset` query parameter, `None` if the parameter is absent.
     pub fn parse(value: Option<&str>) -> Result<OffsetQuery, InvalidOffset> {
         match value {
-            None | Some("-1") => Ok(OffsetQuery::Start),
-            Some("now") => Ok(OffsetQuery::Now),
+            None | Some(START) => Ok(OffsetQuery::Start),
+            Some(TAIL_OFFSET) => Ok(OffsetQuery::Now),
             Some(token) => token.parse().map(OffsetQuery::At),
         }
     }

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::content_type::SseEncoding;
+use crate::etag::Incarnation;
 use crate::json;
 use crate::offset::Offset;
 
@@ -201,6 +202,32 @@ pub struct Control {
     pub up_to_date: bool,
     /// Whether the stream is closed and `next_offset` its end.
     pub closed: bool,
+}
+
+/// Field of a control event: where to continue.
+pub const OFFSET_FIELD: &str = "streamNextOffset";
+/// Field of a control event: the cursor to send on reconnecting.
+pub const CURSOR_FIELD: &str = "streamCursor";
+/// Field of a control event: whether the stream is closed.
+pub const CLOSED_FIELD: &str = "streamClosed";
+/// Field of a control event: the stream's identity (extension).
+pub const INCARNATION_FIELD: &str = "streamIncarnation";
+/// Media types, or beginnings of them, that travel as text; everything else goes in base64.
+pub const COMPATIBLE_CONTENT_TYPES: [&str; 2] = ["text/", "application/json"];
+
+/// Stored bytes in base64, as a data event of a binary stream carries them.
+pub fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Appends one control event that also tells the stream's identity (extension).
+pub fn identified_control_event(out: &mut Vec<u8>, control: &Control, incarnation: Incarnation) {
+    control_event(out, control);
+    // Before the closing brace and the empty line.
+    out.truncate(out.len().saturating_sub(3));
+    out.extend_from_slice(b",\"streamIncarnation\":\"");
+    out.extend_from_slice(&incarnation.to_token());
+    out.extend_from_slice(b"\"}\n\n");
 }
 
 /// Appends one control event.

@@ -15,7 +15,7 @@ use super::multipart::{Headers, Parts, boundary_of};
 use super::snapshot::{STREAM_SNAPSHOT_OFFSET, create};
 use alluvium_protocol::header::{STREAM_CLOSED, STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE};
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Fetch a stream's snapshot and every message after it, in one request.
 
 The snapshot goes to the file given by --snapshot, the messages to standard output or to --messages: those
@@ -26,7 +26,6 @@ the offsets. The next offset is printed on standard error at the end: give it to
 
 /// Arguments of `alluvium stream bootstrap`.
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct BootstrapArgs {
     /// The stream, as `/ds/BUCKET/STREAM` or a URL.
     stream: String,

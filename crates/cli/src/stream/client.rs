@@ -205,7 +205,10 @@ impl Client {
     pub(crate) fn call_during(&self, call: &Call<'_>, outage: &mut Outage) -> Result<Answer, Failure> {
         loop {
             match self.attempt(call) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    outage.note_end();
+                    return Ok(answer);
+                }
                 Err(AttemptError::Again(trouble)) => outage.wait(&trouble)?,
                 Err(AttemptError::Final(failure)) => return Err(failure),
             }
@@ -230,9 +233,10 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(answer);
         }
-        if retry::retries_status(status, call.repeat) {
-            let retry_after = answer.header("retry-after").and_then(retry::parse_retry_after);
-            let cause = format!("{}: {}", call.place(), refusal::describe(answer));
+        let retry_after = answer.header("retry-after");
+        if retry::may_succeed_later(status, retry_after.is_some(), call.repeat) {
+            let retry_after = retry_after.and_then(retry::parse_retry_after);
+            let cause = format!("{}: {}", call.place(), refusal::describe(answer, "no reason given"));
             return Err(AttemptError::Again(Trouble { cause, retry_after }));
         }
         Err(AttemptError::Final(refusal::judge(answer, call.place())))

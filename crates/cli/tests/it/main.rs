@@ -6,6 +6,7 @@ mod configuration;
 mod lifecycle;
 mod limits;
 mod protocol;
+mod readme;
 mod scripted;
 mod stream;
 mod support;

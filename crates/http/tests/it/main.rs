@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
+mod roaming;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
@@ -73,8 +75,13 @@ impl Handler for Bodies {
 fn start(reactors: usize, bodies_bytes_max: usize) -> Server<Bodies> {
     let shutdown = Shutdown::new();
     let handler = Bodies { shutdown: shutdown.clone(), budget: BodyBudget::new(bodies_bytes_max) };
-    let options =
-        ServerOptions { reactors, connections_max: 100, header_bytes_max: 8 * 1024, idle_timeout: LONG };
+    let options = ServerOptions {
+        reactors,
+        heavy_reactors: 0,
+        connections_max: 100,
+        header_bytes_max: 8 * 1024,
+        idle_timeout: LONG,
+    };
     let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     Server::start(listener, handler, options, shutdown).unwrap()
 }

@@ -80,3 +80,34 @@ proptest! {
         let _ = if_none_match(&header, "\"a\"");
     }
 }
+
+#[test]
+fn an_incarnation_has_one_spelling() {
+    let incarnation = Incarnation(0xabc);
+    assert_eq!(incarnation.to_string().parse(), Ok(incarnation));
+    let other = [
+        "",
+        "inc_",
+        "inc_abc",
+        "INC_00000000000000000000000000000abc",
+        "inc_00000000000000000000000000000ABC",
+        "inc_+0000000000000000000000000000abc",
+        "inc_000000000000000000000000000000abc",
+    ];
+    for text in other {
+        assert_eq!(text.parse::<Incarnation>(), Err(InvalidIncarnation), "{text}");
+    }
+}
+
+#[test]
+fn a_tag_tells_what_it_was_made_of() {
+    for closed in [false, true] {
+        let tag =
+            EntityTag { incarnation: Incarnation(7), start: Offset::ZERO, end: Offset::new(3, 40), closed };
+        assert_eq!(parse_etag(&tag.to_string()), Some(tag));
+        let text = tag.to_string();
+        for broken in [&text[1..], &text[..text.len() - 1], &format!("W/{text}"), &text.replace(':', ":x:")] {
+            assert_eq!(parse_etag(broken), None, "{broken}");
+        }
+    }
+}

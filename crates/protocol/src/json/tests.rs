@@ -187,3 +187,25 @@ proptest! {
         drop(flatten(&body));
     }
 }
+
+#[test]
+fn stored_messages_read_back_as_an_array() {
+    assert_eq!(array(b""), b"[]");
+    assert_eq!(array(&flatten(b"[1, {\"a\":[2]}]").unwrap().bytes), b"[1,{\"a\":[2]}]");
+}
+
+#[test]
+fn message_ends_are_found_whatever_the_messages_hold() {
+    let body = br#"[ 1, "a,\"],", {"k":[1,2,{"x":","}],"y":"\\"}, [3,[4,","]], true, "\\\"," ]"#;
+    let messages = flatten(body).unwrap();
+    let mut ends = MessageEnds::default();
+    let mut lengths = Vec::new();
+    let mut start = 0;
+    for (at, &byte) in messages.bytes.iter().enumerate() {
+        if ends.push(byte) {
+            lengths.push(u32::try_from(at + 1 - start).unwrap());
+            start = at + 1;
+        }
+    }
+    assert_eq!(lengths, messages.lengths);
+}

@@ -84,3 +84,21 @@ proptest! {
         let _ = OffsetQuery::parse(Some(&token));
     }
 }
+
+#[test]
+fn offsets_move_forward_only_within_bounds() {
+    let end = Offset::new(1, 5);
+    assert_eq!(end.after_append(3), Some(Offset::new(2, 8)));
+    assert_eq!(end.advance(u64::MAX), None);
+    assert_eq!(Offset::new(Offset::MAX_COMPONENT, 0).next_append(), None);
+    assert_eq!(Offset::new(0, Offset::MAX_COMPONENT).advance(1), None);
+}
+
+#[test]
+fn sentinels_stand_for_the_ends_of_a_stream() {
+    let tail = Offset::new(2, 9);
+    let resolve = |text| OffsetQuery::parse(Some(text)).map(|query| query.resolve(tail));
+    assert_eq!(resolve("-1"), Ok(Offset::ZERO));
+    assert_eq!(resolve("now"), Ok(tail));
+    assert_eq!(resolve(&Offset::new(1, 4).to_string()), Ok(Offset::new(1, 4)));
+}

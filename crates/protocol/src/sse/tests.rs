@@ -131,6 +131,21 @@ fn control_events_tell_offset_cursor_and_state() {
 }
 
 #[test]
+fn a_control_event_can_tell_the_identity() {
+    let control = Control { next_offset: Offset::ZERO, cursor: Some(7), up_to_date: true, closed: false };
+    let mut out = Vec::new();
+    identified_control_event(&mut out, &control, Incarnation(1));
+    let events = read_events(&out);
+    let expected = json!({
+        OFFSET_FIELD: Offset::ZERO.to_string(),
+        CURSOR_FIELD: "7",
+        "upToDate": true,
+        INCARNATION_FIELD: Incarnation(1).to_string(),
+    });
+    assert_eq!(serde_json::from_str::<Value>(&events[0].data).unwrap(), expected);
+}
+
+#[test]
 fn a_heartbeat_is_no_event() {
     assert_eq!(read_events(&[HEARTBEAT, HEARTBEAT].concat()), []);
 }

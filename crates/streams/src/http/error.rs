@@ -233,7 +233,7 @@ impl Failure {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             Self::Append(AppendError::Rejected(rejection)) | Self::Batch(BatchError::Rejected(rejection)) => {
-                add_rejection_headers(rejection, headers)
+                add_rejection_headers(rejection, headers);
             }
             Self::Read(ReadError::Retained { snapshot, .. })
             | Self::Create(CreateError::SourceRetained { snapshot, .. })

@@ -1,0 +1,1 @@
+//! The behaviour suite of the store contract.
