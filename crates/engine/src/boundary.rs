@@ -104,6 +104,17 @@ impl Iterator for Boundaries<'_> {
 }
 
 impl Inner {
+    /// Whether `offset` is at an end of the stream, or where a stored run of messages starts, as memory knows.
+    fn is_seam(stream: &Stream, offset: Offset, tail: Offset) -> Result<bool, ReadError> {
+        if offset.position > tail.position || offset.append_index > tail.append_index {
+            return Err(ReadError::Beyond { tail });
+        }
+        let fork_at = stream.fork.as_ref().map(|fork| fork.at);
+        let is_end = offset == tail || offset == Offset::ZERO || Some(offset) == fork_at;
+        let starts_here = || stream.locate(offset.position).map(|located| located.extent.start());
+        Ok(is_end || starts_here() == Some(offset))
+    }
+
     /// Whether `offset` is one that `stream` has given out, up to `tail`.
     pub(crate) fn check_boundary(
         &self,
@@ -111,21 +122,29 @@ impl Inner {
         offset: Offset,
         tail: Offset,
     ) -> Result<(), ReadError> {
-        if offset.position > tail.position || offset.append_index > tail.append_index {
-            return Err(ReadError::Beyond { tail });
-        }
-        let fork_at = stream.fork.as_ref().map(|fork| fork.at);
-        if offset == tail || offset == Offset::ZERO || Some(offset) == fork_at {
+        if Self::is_seam(stream, offset, tail)? {
             return Ok(());
         }
-        if stream.locate(offset.position).is_some_and(|located| located.extent.start() == offset) {
-            return Ok(());
+        is_among(&self.messages_at(stream, offset.position)?.unwrap_or_default(), offset)
+    }
+
+    /// As [`check_boundary`](Self::check_boundary), but never waits for the disk: `false` where it would have to.
+    pub(crate) fn check_boundary_cached(
+        &self,
+        stream: &Stream,
+        offset: Offset,
+        tail: Offset,
+    ) -> Result<bool, ReadError> {
+        if Self::is_seam(stream, offset, tail)? {
+            return Ok(true);
         }
-        let messages = self.messages_at(stream, offset.position)?.unwrap_or_default();
-        if messages.iter().any(|message| message.start == offset) {
-            Ok(())
-        } else {
-            Err(ReadError::Unaligned)
+        let Some((located, _)) = self.locate_held(stream, offset.position)? else {
+            return Err(ReadError::Unaligned);
+        };
+        let Extent::Block { table, index } = &located.extent else { return Ok(false) };
+        match table.boundaries_cached(*index as usize).map_err(|error| ReadFault::new(&error))? {
+            None => Ok(false),
+            Some(raw) => is_among(&place_messages(&located, raw), offset).map(|()| true),
         }
     }
 
@@ -153,6 +172,10 @@ impl Inner {
         };
         Ok(Some(place_messages(&located, raw)))
     }
+}
+
+fn is_among(messages: &[Message], offset: Offset) -> Result<(), ReadError> {
+    if messages.iter().any(|message| message.start == offset) { Ok(()) } else { Err(ReadError::Unaligned) }
 }
 
 fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {

@@ -5,15 +5,19 @@
 //! [`Body`] for each way a response comes into being, the JSON error shape ([`error_response`]), and a
 //! [`Shutdown`] signal that long-lived responses watch so that a restart ends them cleanly.
 
+mod admission;
 mod body;
 mod collect;
 mod connection;
 mod error;
 mod feed;
+mod framing;
 mod limits;
 mod listener;
 mod mailbox;
+mod paced;
 mod reactor;
+mod responses;
 mod server;
 mod shutdown;
 mod socket;
@@ -25,10 +29,12 @@ pub use error::{error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,
-    HEADERS_MAX, IDLE_TIMEOUT_S, LISTEN_BACKLOG, STALLED_PEER_TIMEOUT_S,
+    HEADERS_MAX, IDLE_TIMEOUT_S, LISTEN_BACKLOG, PIECE_BYTES, QUEUED_BYTES_MAX, RESPONSES_BYTES_MAX,
+    SCARCE_PIECE_BYTES, STALLED_PEER_TIMEOUT_S,
 };
 pub use listener::{BindError, bind};
 pub use reactor::default_reactors;
+pub use responses::ResponseBudget;
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;
 

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    Request, Response, Shutdown,
+    Request, Response, ResponseBudget, Shutdown,
     connection::Shared,
     reactor::{self, Role},
 };
@@ -27,7 +27,7 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// How a server is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Reactor threads, at least one.
     pub reactors: usize,
@@ -37,6 +37,8 @@ pub struct ServerOptions {
     pub header_bytes_max: usize,
     /// Time after which a connection without a request is closed, give or take as much again.
     pub idle_timeout: Duration,
+    /// What responses may hold in memory while their readers do not take it.
+    pub responses: Arc<ResponseBudget>,
 }
 
 /// Why a server did not start.
@@ -81,6 +83,7 @@ impl<H: Handler> Server<H> {
             connections_max: options.connections_max,
             header_bytes_max: options.header_bytes_max,
             idle_timeout: options.idle_timeout,
+            responses: options.responses,
         });
         let abandon = Shutdown::new();
         let mut others = Vec::new();

@@ -7,5 +7,6 @@ mod folding;
 mod forks;
 mod full_disk;
 mod lifetime;
+mod pieces;
 mod support;
 mod world;
