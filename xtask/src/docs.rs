@@ -57,6 +57,17 @@ fn regenerate(page: &str) -> Result<String> {
     Ok(done)
 }
 
+/// The page without its generated parts.
+pub(crate) fn written(page: &str) -> String {
+    let (mut written, mut rest) = (String::new(), page);
+    while let Some((before, after)) = rest.split_once(START) {
+        written.push_str(before);
+        rest = after.split_once(END).map_or("", |(_, after)| after);
+    }
+    written.push_str(rest);
+    written
+}
+
 /// What the binary prints.
 fn alluvium(arguments: &str) -> Result<String> {
     let output = Command::new(env!("CARGO"))

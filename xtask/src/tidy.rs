@@ -3,6 +3,7 @@
 mod dependencies;
 mod golden;
 mod layers;
+mod options;
 mod pages;
 mod rust;
 mod text;
@@ -24,6 +25,7 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     problems.extend(dependencies::problems(&packages, &files));
     problems.extend(text::problems(&files));
     problems.extend(rust::problems(&files));
+    problems.extend(options::problems(&files));
     problems.extend(pages::problems(&packages, &files));
     problems.extend(golden::problems(&files)?);
     problems.extend(docs::problems(&files)?);

@@ -21,12 +21,34 @@ enum Command {
     ///
     /// Every flag is also an environment variable and a key of the configuration file. A flag wins over the variable,
     /// the variable over the file. SIGTERM or Ctrl-C stops the server once running requests have finished.
+    #[command(after_help = serve::after_help())]
     Serve(serve::ServerArgs),
     /// Look at the server's configuration.
     #[command(subcommand)]
     Config(serve::ConfigCommand),
     /// Create, append to, read and delete streams on a running server.
     Stream(stream::StreamArgs),
+}
+
+/// Columns of a line of the table of exit codes.
+const EXIT_CODES_COLUMNS: usize = 80;
+
+/// Exit codes as the help shows them.
+fn exit_codes_help(codes: &[(u8, &str)]) -> String {
+    let mut help = String::from("Exit codes:");
+    for (code, meaning) in codes {
+        let mut line = format!("\n{code:>5} ");
+        for word in meaning.split(' ') {
+            if line.len() + word.len() > EXIT_CODES_COLUMNS {
+                help.push_str(&line);
+                line = format!("\n{:6}", "");
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        help.push_str(&line);
+    }
+    help
 }
 
 fn main() -> ExitCode {

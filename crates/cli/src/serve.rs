@@ -11,14 +11,19 @@ use std::{
 };
 
 use alluvium_server::{
-    EXIT_CONFIG, ServeError,
+    EXIT_CODES, EXIT_CONFIG, ServeError,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
     serve,
 };
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
+use crate::{
+    exit_codes_help,
+    stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
+};
+
 /// Variables with the project's prefix that belong to `alluvium stream`.
-const FOREIGN_VARIABLES: &[&str] = &["ALLUVIUM_URL", "ALLUVIUM_TOKEN"];
+const FOREIGN_VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE];
 
 const CONFIG_FLAG: &str = "config";
 
@@ -85,6 +90,11 @@ fn flag(option: &OptionSpec) -> Arg {
     Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help))
 }
 
+/// What `alluvium serve --help` says after the options.
+pub(crate) fn after_help() -> String {
+    exit_codes_help(EXIT_CODES)
+}
+
 /// What to do with a configuration besides serving with it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -112,7 +122,7 @@ pub(crate) fn run(args: &ServerArgs) -> ExitCode {
 /// Runs `alluvium config …`.
 pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
     let text = match command {
-        ConfigCommand::Docs => Ok(docs_markdown()),
+        ConfigCommand::Docs => Ok(docs_markdown() + &stream::docs_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),
         ConfigCommand::Check(args) => args.load().map(|_| "the configuration is valid\n".to_owned()),
     };

@@ -14,6 +14,7 @@ mod follow;
 mod fork;
 mod head;
 mod input;
+mod interrupt;
 mod json;
 mod notes;
 mod output;
@@ -25,32 +26,39 @@ mod target;
 
 use std::process::ExitCode;
 
+use alluvium_server::config::exit_codes;
 use clap::{Args, Subcommand};
 
+use crate::exit_codes_help;
 use connection::ConnectionArgs;
-use failure::Failure;
+pub(crate) use connection::{TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE};
+use failure::{EXIT_CODES, Failure};
 
-/// What `alluvium stream --help` says after the options; the exit codes are a contract with scripts.
-const AFTER_HELP: &str = "\
-STREAM is a name (`chat`, `rooms/7`) on the server given by --url, or the full URL of a stream.
+/// What `alluvium stream --help` says after the options.
+fn after_help() -> String {
+    format!(
+        "STREAM is a name (`chat`, `rooms/7`) on the server given by --url, or the full URL of a stream.\n\n{}",
+        exit_codes_help(EXIT_CODES)
+    )
+}
 
-Exit codes:
-  0  done
-  1  any other failure (bad data, refused as invalid or too large, local I/O)
-  2  wrong usage
-  3  the stream does not exist
-  4  conflict: exists with another configuration, is closed, has another content type,
-     or the producer's sequence does not fit
-  5  gone: deleted but still forked from, or the offset is no longer kept
-  6  fenced: a newer epoch of this producer has taken over
-  7  unavailable: the server could not be reached, or kept failing, until --give-up-after
-  8  denied: the server wants (other) credentials
-
-A reader that goes away (`alluvium stream read chat | head -1`) is not a failure.";
+/// The part of the page of options that is about `alluvium stream`.
+pub(crate) fn docs_markdown() -> String {
+    let mut page = format!(
+        "\n## `alluvium stream`\n\n\
+         | flag | variable | default | meaning |\n|---|---|---|---|\n\
+         | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server; streams are under its `/v1/stream/`, unless the URL has a path of its own. |\n\
+         | `--token` | `{TOKEN_VARIABLE}` | (none) | Sent as `Authorization: Bearer`. The variable keeps it out of the process list. |\n\n\
+         The other flags of each command are in its `--help`.\n\n\
+         ## Exit codes of `alluvium stream`\n\n"
+    );
+    exit_codes(&mut page, EXIT_CODES);
+    page
+}
 
 /// Arguments of `alluvium stream`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = after_help())]
 pub(crate) struct StreamArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -64,10 +72,13 @@ enum StreamCommand {
     /// Create a stream, or make sure that it exists as asked for.
     Create(create::CreateArgs),
     /// Append standard input, or messages given as arguments, to a stream.
+    #[command(long_about = append::LONG_ABOUT)]
     Append(append::AppendArgs),
     /// Print what a stream holds, from an offset to its tail.
+    #[command(long_about = read::LONG_ABOUT)]
     Read(read::ReadArgs),
     /// Follow a stream live until it is closed.
+    #[command(long_about = tail::LONG_ABOUT)]
     Tail(tail::TailArgs),
     /// Show a stream's content type, tail, lifetime and whether it is closed.
     Head(head::HeadArgs),

@@ -46,7 +46,7 @@ pub use crate::names::{checkpoint_name, segment_name, shard_name, table_name};
 pub use crate::record::{Append, Create, Fork, ForkRange, Mutation, Producer, RawOffset, Record, StreamId};
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
 pub use crate::segment::SegmentFile;
-pub use crate::segments::Segments;
+pub use crate::segments::{SPARES_MAX, Segments};
 pub use crate::table::{BlockEntry, Table, TableError, TableSummary, TableWriter};
 pub use crate::writer::{JournalWriter, Rotated, Written};
 

@@ -5,7 +5,7 @@ mod load;
 mod options;
 mod value;
 
-pub use docs::docs_markdown;
+pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
 pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl};

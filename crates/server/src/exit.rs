@@ -21,6 +21,18 @@ pub const EXIT_LOCKED: u8 = 75;
 /// The configuration is wrong (`EX_CONFIG`).
 pub const EXIT_CONFIG: u8 = 78;
 
+/// Every exit code of `alluvium serve` with its meaning, for the help and the documentation.
+pub const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "stopped by SIGTERM or Ctrl-C"),
+    (2, "wrong usage, such as an unknown flag"),
+    (EXIT_DATA, "the data directory is damaged, not one of ours, or of a newer version"),
+    (EXIT_PORT_IN_USE, "another program listens on the address"),
+    (EXIT_ENGINE_FAULT, "a write or sync of the disk failed; a restart serves what was acknowledged"),
+    (EXIT_IO, "the system failed an operation: a file, a thread, or an address that is not this machine's"),
+    (EXIT_LOCKED, "another process uses the data directory"),
+    (EXIT_CONFIG, "the configuration is wrong; `alluvium config check` tells without starting"),
+];
+
 /// Why a server did not start or did not stay up.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {

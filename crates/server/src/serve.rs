@@ -1,8 +1,14 @@
 //! The life of a server: open, listen, announce, serve, drain, close.
 
-use std::{io, num::NonZero, sync::Arc, thread};
+use std::{
+    io,
+    num::NonZero,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX};
+use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX, Stats};
 use alluvium_env::Env;
 use alluvium_http::{Drained, Server, ServerOptions, Shutdown, bind, default_reactors};
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
@@ -23,42 +29,88 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let env = Env::real();
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
+    let began = now();
     let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
+    let recovered = recovered(&engine, began.elapsed());
     let shutdown = Shutdown::new();
     let streams = Streams::new(engine.clone(), env, streams_options(config), shutdown.clone());
     let server = Server::start(listener, streams, server_options(config), shutdown)?;
-    announce(config, &server, out)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(until_told_to_stop(config, server))?;
+    runtime.block_on(async {
+        // Before it says that it is there: whoever waits for that may stop it at once.
+        let signals = Signals::receive()?;
+        announce(config, &server, &recovered, out)?;
+        until_told_to_stop(config, server, signals).await;
+        Ok::<(), io::Error>(())
+    })?;
     engine.shutdown();
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(config: &Config, server: Server<Streams>) -> io::Result<()> {
-    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
-    let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
-    let mut signalled = async || {
+/// The signals that stop a server.
+struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+impl Signals {
+    fn receive() -> io::Result<Self> {
+        Ok(Self {
+            terminate: unix::signal(unix::SignalKind::terminate())?,
+            interrupt: unix::signal(unix::SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one, and names it.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
-    };
-    let signal = signalled().await;
+    }
+}
+
+/// Waits for a signal, then drains. A second signal during the drain cuts it short.
+async fn until_told_to_stop(config: &Config, server: Server<Streams>, mut signals: Signals) {
+    let signal = signals.next().await;
     tracing::info!(signal, connections = server.connections(), "stopping");
     tokio::select! {
         drained = server.drain(config.shutdown_timeout) => match drained {
             Drained::Clean => {}
             Drained::Cut { connections } => tracing::warn!(connections, "the shutdown timeout passed; connections were cut"),
         },
-        signal = signalled() => tracing::warn!(signal, "signalled again; not waiting for connections"),
+        signal = signals.next() => tracing::warn!(signal, "signalled again; not waiting for connections"),
     }
-    Ok(())
 }
 
-/// Tells where the server is and how to try it.
-fn announce(config: &Config, server: &Server<Streams>, out: &mut dyn io::Write) -> io::Result<()> {
+/// What an engine found in its data directory, in one line.
+fn recovered(engine: &Engine, took: Duration) -> String {
+    let Stats { streams, tables, sealed_segments, .. } = engine.stats();
+    // The journal of each shard ends with a segment that is not sealed.
+    let segments = sealed_segments + engine.shards() as u64;
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{} ({}, {} replayed) in {} ms",
+        counted(streams, "stream"),
+        counted(tables, "table"),
+        counted(segments, "journal segment"),
+        took.as_millis()
+    )
+}
+
+#[expect(clippy::disallowed_methods, reason = "the composition root: how long a start took is only told")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Tells where the server is, what it has and how to try it.
+fn announce(
+    config: &Config,
+    server: &Server<Streams>,
+    recovered: &str,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
     let address = server.address();
     let durability = match config.durability {
         alluvium_engine::Durability::Fsync => "fsync (acknowledged once on disk)",
@@ -67,6 +119,7 @@ fn announce(config: &Config, server: &Server<Streams>, out: &mut dyn io::Write) 
     writeln!(out, "listening on   http://{address}")?;
     writeln!(out, "data directory {}", config.data_dir.display())?;
     writeln!(out, "durability     {durability}")?;
+    writeln!(out, "recovered      {recovered}")?;
     writeln!(
         out,
         "try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first"

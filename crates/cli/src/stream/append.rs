@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::follow::is_json;
 use super::head::head;
 use super::input::{Batches, Framing};
+use super::interrupt::{Work, watch_over};
 use super::progress::Progress;
 use super::target::Target;
 use writer::{Appended, Producer, Writer};
@@ -22,10 +23,11 @@ use writer::{Appended, Producer, Writer};
 /// What the protocol gives a stream that is created without a content type (PROTOCOL §5.1).
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
-const LONG_ABOUT: &str = "\
+/// What `--help` says first.
+pub(super) const LONG_ABOUT: &str = "\
 Append standard input, or messages given as arguments, to a stream.
 
-Standard input is appended as it arrives, in pieces of at most 1 MiB: a program that writes slowly is
+Standard input is appended as it arrives, in pieces of at most 1 MiB: a program that writes slowly is \
 followed live (`my-agent | alluvium stream append chat`). How it is cut in messages:
 
   a byte or text stream            pieces are not messages; the bytes come out as they went in
@@ -33,13 +35,15 @@ followed live (`my-agent | alluvium stream append chat`). How it is cut in messa
   a JSON stream                    each JSON value is a message; an array stands for its elements
   a JSON stream, --lines           each line is a message, arrays included; blank lines are skipped
 
-Each append carries a random producer id and a sequence number, so that it is repeated safely when the
-server cannot be reached, restarts or answers 429 or 5xx: nothing is doubled and nothing is left out.
-If the command itself is stopped, the next offset tells how far it came.";
+Each append carries a producer id and a sequence number, so that it is repeated safely when the server \
+cannot be reached, restarts or answers 429 or 503: nothing is doubled and nothing is left out. The id is \
+a random one, unless --producer-id gives one that later commands can give again: then a command that is \
+run twice with the same --message arguments appends once.
+
+A command that fails or is stopped says how much of its input was appended, and the next offset.";
 
 /// Arguments of `alluvium stream append`.
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct AppendArgs {
     /// The stream's name or URL.
     stream: String,
@@ -71,7 +75,13 @@ pub(crate) struct AppendArgs {
 /// Who appends, for the server's eyes (PROTOCOL §5.2.1).
 #[derive(Debug, Args)]
 struct ProducerArgs {
-    /// Append as this producer [default: a random id]. Its sequence starts at 0.
+    /// Append as this producer [default: a random id].
+    ///
+    /// Its sequence starts at 0 in each command, so the first --message of every command is sequence 0, the second
+    /// sequence 1, and so on. A sequence that the server knows already is not written again, WHATEVER ITS TEXT: the
+    /// command then says `already appended: nothing written`, and succeeds. To append something else as the same
+    /// producer, give a higher --epoch. Standard input is refused in that case (exit code 4), because it may be cut
+    /// differently each time.
     #[arg(long, value_name = "ID")]
     producer_id: Option<String>,
 
@@ -99,7 +109,8 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), 
     let target = connection.target(&args.stream)?;
     let content_type = content_type(&client, &target, args)?;
     let json = is_json(&content_type);
-    let mut writer = Writer::new(client, target, content_type, args.producer.producer()?);
+    let marker = watch_over(Work::Appending, connection.notes())?;
+    let mut writer = Writer::new(client, target, content_type, args.producer.producer()?, marker);
     let outcome = if args.messages.is_empty() {
         let framing = match (args.lines, json) {
             (false, false) => Framing::Bytes,
@@ -111,9 +122,8 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), 
     } else {
         append_messages(connection, &mut writer, &args.messages, args.close)
     };
-    if let Some(offset) = writer.next_offset() {
-        let closed = if writer.closed() { " (the stream is closed)" } else { "" };
-        connection.notes().note(format_args!("next offset: {offset}{closed}"));
+    if let Some(place) = writer.place() {
+        connection.notes().place(&place, &outcome);
     }
     outcome
 }
@@ -130,6 +140,9 @@ fn content_type(client: &Client, target: &Target, args: &AppendArgs) -> Result<S
             client.call(&call)?;
             content_type.to_owned()
         }
+        Err(Failure::NotFound(text)) => {
+            return Err(Failure::NotFound(format!("{text}; `stream create` or `append --create` makes it")));
+        }
         outcome => outcome?.require(CONTENT_TYPE)?,
     };
     Ok(args.content_type.clone().unwrap_or(existing))
@@ -144,10 +157,26 @@ fn append_input(
     let stdin = io::stdin();
     let mut progress = Progress::new(connection.quiet, &stdin, input_size(&stdin));
     let mut batches = Batches::new(unbuffered(&stdin)?, framing);
+    writer.cover(0, batches.unit());
+    let outcome = append_batches(writer, &mut batches, close, &mut progress);
+    progress.finish();
+    if outcome.is_err() {
+        connection.notes().note(writer.covered());
+    }
+    outcome
+}
+
+fn append_batches(
+    writer: &mut Writer,
+    batches: &mut Batches,
+    close: bool,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     while let Some(batch) = batches.next()? {
         if writer.append(&batch.body, close && batch.last)? == Appended::Before {
             return Err(writer.used_before());
         }
+        writer.cover(batch.through, batches.unit());
         progress.add(batch.body.len());
     }
     if close && !writer.closed() {
@@ -162,12 +191,21 @@ fn append_messages(
     messages: &[String],
     close: bool,
 ) -> Result<(), Failure> {
+    let mut known = 0;
     for (index, message) in messages.iter().enumerate() {
         let last = index + 1 == messages.len();
+        let number = index as u64 + 1;
         // Unlike the pieces of a pipe, these are the same each time the command is run.
         if writer.append(message.as_bytes(), close && last)? == Appended::Before {
-            connection.notes().note(format_args!("message {} was appended before", index + 1));
+            known += 1;
+            connection.notes().note(format_args!("message {number} already appended: nothing written"));
         }
+        writer.cover(number, "messages");
+    }
+    if known > 0 {
+        let reason = writer.known_reason();
+        let (known, all) = (known, messages.len());
+        connection.notes().note(format_args!("{known} of {all} messages already appended: {reason}"));
     }
     Ok(())
 }

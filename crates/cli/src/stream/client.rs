@@ -204,9 +204,10 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(answer);
         }
-        if retry::retries_status(status, call.repeat) {
-            let retry_after = answer.header("retry-after").and_then(retry::parse_retry_after);
-            let cause = format!("{}: {}", call.place(), refusal::describe(answer));
+        let retry_after = answer.header("retry-after");
+        if retry::may_succeed_later(status, retry_after.is_some(), call.repeat) {
+            let retry_after = retry_after.and_then(retry::parse_retry_after);
+            let cause = format!("{}: {}", call.place(), refusal::describe(answer, "no reason given"));
             return Err(AttemptError::Again(Trouble { cause, retry_after }));
         }
         Err(AttemptError::Final(refusal::judge(answer, call.place())))

@@ -6,6 +6,7 @@ use ureq::http::Method;
 use super::client::Call;
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
+use super::notes;
 use alluvium_protocol::header::{STREAM_CLOSED, STREAM_NEXT_OFFSET, TRUE};
 
 /// Arguments of `alluvium stream close`.
@@ -20,6 +21,6 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &CloseArgs) -> Result<(), F
     let call = Call::new(Method::POST, target.url()).header(STREAM_CLOSED, TRUE);
     let answer = connection.client()?.call(&call)?;
     let offset = answer.header(STREAM_NEXT_OFFSET).unwrap_or("unknown");
-    connection.notes().note(format_args!("next offset: {offset} (the stream is closed)"));
+    connection.notes().note(notes::place(offset, true));
     Ok(())
 }

@@ -9,22 +9,30 @@ use super::failure::Failure;
 use super::notes::Notes;
 use super::target::Target;
 
+/// The variable of `--url`.
+pub(crate) const URL_VARIABLE: &str = "ALLUVIUM_URL";
+/// Where a server is that runs with its defaults.
+pub(crate) const URL_DEFAULT: &str = "http://127.0.0.1:4437";
+/// The variable of `--token`.
+pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
+
 /// Options shared by all stream commands.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every stream command")]
 pub(crate) struct ConnectionArgs {
     /// The server; streams are under its /v1/stream/, unless the URL has a path of its own.
     #[arg(
         long,
         global = true,
-        env = "ALLUVIUM_URL",
+        env = URL_VARIABLE,
         hide_env_values = true,
         value_name = "URL",
-        default_value = "http://127.0.0.1:4437"
+        default_value = URL_DEFAULT
     )]
     pub(crate) url: String,
 
     /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
-    #[arg(long, global = true, env = "ALLUVIUM_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
     /// Give up when the server has been unavailable for this long; 0 tries for ever.

@@ -4,6 +4,29 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 
+/// Stopped by SIGINT: what a shell makes of a command that died of it.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+/// Stopped by SIGTERM, likewise.
+pub(crate) const EXIT_TERMINATED: u8 = 143;
+
+/// Every exit code with its meaning, for the help and the documentation: a contract with scripts.
+pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done; also when the reader of standard output goes away, as `head` does"),
+    (1, "any other failure: bad data, refused as invalid or too large, local I/O"),
+    (2, "wrong usage"),
+    (3, "the stream does not exist"),
+    (
+        4,
+        "conflict: another configuration or content type, closed, or a producer's sequence that does not fit",
+    ),
+    (5, "gone: deleted but still forked from, or the offset is no longer kept"),
+    (6, "fenced: a newer epoch of this producer has taken over"),
+    (7, "unavailable: not reached until --give-up-after, or failing in a way that waiting does not mend"),
+    (8, "denied: the server wants (other) credentials"),
+    (EXIT_INTERRUPTED, "stopped by Ctrl-C (SIGINT), after printing the next offset"),
+    (EXIT_TERMINATED, "stopped by SIGTERM, likewise"),
+];
+
 /// Why a command did not finish. The message is what the user reads; the variant decides the exit code.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
@@ -22,7 +45,7 @@ pub(crate) enum Failure {
     /// A newer epoch of the same producer exists (403 with `Producer-Epoch`).
     #[error("{0}")]
     Fenced(String),
-    /// Not reachable, or failing, for longer than the user wants to wait.
+    /// Not reachable for longer than the user wants to wait, or failing for good (5xx).
     #[error("{0}")]
     Unavailable(String),
     /// Credentials are missing or not sufficient (401, 403).

@@ -11,6 +11,8 @@ use super::client::CONTENT_TYPE;
 use super::client::{Answer, AttemptError, Call, Client, Outage, Trouble};
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
+use super::interrupt::{Marker, Work, watch_over};
+use super::notes::{self, Notes};
 use super::output::{Printer, Shape};
 use super::progress::Progress;
 use super::target::Target;
@@ -35,6 +37,8 @@ pub(crate) struct Follower {
     outage: Outage,
     progress: Progress,
     closed: bool,
+    notes: Notes,
+    marker: Marker,
 }
 
 /// How a page ended.
@@ -64,6 +68,8 @@ impl Follower {
             outage,
             progress: Progress::new(connection.quiet, &io::stdout(), None),
             closed: false,
+            notes: connection.notes(),
+            marker: watch_over(Work::Printing, connection.notes())?,
         })
     }
 
@@ -85,18 +91,19 @@ impl Follower {
         self.printer.as_mut().map_or(Ok(()), Printer::finish)
     }
 
-    /// Where a later command goes on, as a note; `None` while a page is printed in part.
-    pub(crate) fn place(&mut self) -> Option<String> {
+    /// Says where a later command goes on; nothing while a page is printed in part.
+    pub(crate) fn note_place(&mut self, outcome: &Result<(), Failure>) {
         self.progress.finish();
-        if self.printer.as_ref().is_none_or(Printer::is_inside_page) {
-            return None;
+        if self.printer.as_ref().is_some_and(|printer| !printer.is_inside_page()) {
+            self.notes.place(&notes::place(&self.offset, self.closed), outcome);
         }
-        let closed = if self.closed { " (the stream is closed)" } else { "" };
-        Some(format!("next offset: {}{closed}", self.offset))
     }
 
     /// Waits after trouble; passes on what no waiting helps against.
     fn recover(&mut self, error: AttemptError) -> Result<(), Failure> {
+        if self.printer.as_ref().is_some_and(|printer| !printer.is_inside_page()) {
+            self.marker.back();
+        }
         match error {
             AttemptError::Again(trouble) => self.outage.wait(&trouble),
             AttemptError::Final(failure) => Err(failure),
@@ -115,6 +122,7 @@ impl Follower {
             self.print_page(answer)?;
         }
         self.outage.over();
+        self.marker.reach(notes::place(&next, closed));
         // A server that forgets to say so is at its tail all the same when nothing moves.
         let stuck = next == self.offset;
         self.offset = next;
@@ -133,6 +141,7 @@ impl Follower {
         let shape = if is_json(content_type) { self.json_shape } else { Shape::Bytes };
         let printer = self.printer.get_or_insert_with(|| Printer::new(io::stdout(), shape));
         printer.begin_attempt();
+        self.marker.leave();
         let mut reader = answer.into_reader();
         let mut buffer = vec![0; READ_BYTES];
         loop {

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 pub(crate) use framing::Framing;
-use framing::{Framer, FramingError};
+use framing::{Framer, FramingError, Message};
 
 use super::failure::Failure;
 
@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     pub(crate) body: Vec<u8>,
     /// Whether nothing can follow. May be false for the last batch, when the end was not seen yet.
     pub(crate) last: bool,
+    /// How much of the input this and all earlier batches are: bytes, lines or messages, see [`Batches::unit`].
+    pub(crate) through: u64,
 }
 
 /// The appends that the input amounts to, in order.
@@ -35,7 +37,7 @@ pub(crate) struct Batch {
 pub(crate) struct Batches {
     pieces: Receiver<io::Result<Vec<u8>>>,
     framer: Framer,
-    ready: VecDeque<Vec<u8>>,
+    ready: VecDeque<Message>,
     ready_bytes: usize,
     ended: bool,
     failed: Option<Failure>,
@@ -57,6 +59,15 @@ impl Batches {
         }
     }
 
+    /// What [`Batch::through`] counts.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.framer.framing() {
+            Framing::Bytes => "bytes",
+            Framing::Lines | Framing::JsonLines => "lines",
+            Framing::Json => "messages",
+        }
+    }
+
     /// Waits for input and takes what there is, up to [`BATCH_BYTES_MAX`]; `None` at the end. Bad input
     /// fails after everything before it was given out.
     pub(crate) fn next(&mut self) -> Result<Option<Batch>, Failure> {
@@ -73,9 +84,9 @@ impl Batches {
             self.take(piece);
         }
         match self.assemble() {
-            Some(body) => {
+            Some(Message { bytes: body, through }) => {
                 let last = self.ended && self.failed.is_none() && self.ready.is_empty();
-                Ok(Some(Batch { body, last }))
+                Ok(Some(Batch { body, last, through }))
             }
             None => self.failed.take().map_or(Ok(None), Err),
         }
@@ -83,8 +94,8 @@ impl Batches {
 
     fn take(&mut self, piece: Option<io::Result<Vec<u8>>>) {
         let (ready, ready_bytes) = (&mut self.ready, &mut self.ready_bytes);
-        let mut keep = |message: Vec<u8>| {
-            *ready_bytes += message.len();
+        let mut keep = |message: Message| {
+            *ready_bytes += message.bytes.len();
             ready.push_back(message);
         };
         let outcome = match piece {
@@ -105,33 +116,34 @@ impl Batches {
         }
     }
 
-    fn assemble(&mut self) -> Option<Vec<u8>> {
+    fn assemble(&mut self) -> Option<Message> {
         let framing = self.framer.framing();
-        let mut body = self.ready.pop_front()?;
+        let Message { bytes: mut body, mut through } = self.ready.pop_front()?;
         self.ready_bytes -= body.len();
         if framing.is_json() {
             body.insert(0, b'[');
         }
         while framing.joins()
             && let Some(next) = self.ready.front()
-            && body.len() + next.len() < BATCH_BYTES_MAX
+            && body.len() + next.bytes.len() < BATCH_BYTES_MAX
         {
             if framing.is_json() {
                 body.push(b',');
             }
-            body.extend_from_slice(next);
-            self.ready_bytes -= next.len();
+            body.extend_from_slice(&next.bytes);
+            through = next.through;
+            self.ready_bytes -= next.bytes.len();
             self.ready.pop_front();
         }
         if framing.is_json() {
             body.push(b']');
         }
-        Some(body)
+        Some(Message { bytes: body, through })
     }
 }
 
 fn describe(error: &FramingError) -> Failure {
-    Failure::Other(format!("{error}; everything before it was appended"))
+    Failure::Other(format!("standard input: {error}; everything before it was appended"))
 }
 
 fn read_pieces(mut input: impl Read, sender: &std::sync::mpsc::SyncSender<io::Result<Vec<u8>>>) {

@@ -24,9 +24,37 @@ pub(crate) enum NotJson {
     TooLarge,
 }
 
+/// A place in the text, counted from 1; columns are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+}
+
+impl Place {
+    pub(crate) const START: Self = Self { line: 1, column: 1 };
+
+    /// The place of something that is `line` and `column` within text that begins here.
+    pub(crate) fn plus(self, line: u64, column: u64) -> Self {
+        match line {
+            // `serde_json` points at line 1, column 0 when it has read nothing.
+            0 | 1 => Self { line: self.line, column: self.column + column.saturating_sub(1) },
+            _ => Self { line: self.line + line - 1, column },
+        }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        if byte == b'\n' {
+            *self = Self { line: self.line + 1, column: 1 };
+        } else {
+            self.column += 1;
+        }
+    }
+}
+
 /// Where in a top-level array the splitter stands, between messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Nesting {
     Outside,
     Opened,
     AfterValue,
@@ -45,23 +73,41 @@ enum Step {
 /// The state between two pieces of text.
 #[derive(Debug)]
 pub(crate) struct JsonSplitter {
-    place: Place,
+    nesting: Nesting,
     message: Vec<u8>,
     depth: u32,
     in_string: bool,
     escaped: bool,
+    /// Of the byte that is looked at.
+    place: Place,
+    /// Of the first byte of the message.
+    message_place: Place,
 }
 
 impl JsonSplitter {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Outside, message: Vec::new(), depth: 0, in_string: false, escaped: false }
+        Self {
+            nesting: Nesting::Outside,
+            message: Vec::new(),
+            depth: 0,
+            in_string: false,
+            escaped: false,
+            place: Place::START,
+            message_place: Place::START,
+        }
     }
 
-    /// Takes the next piece and hands over each message that it completes, without the space around it.
+    /// Where it stands: after an error, the byte that it does not like; at the end of the text, just behind it.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Takes the next piece and hands over each message that it completes, without the space around it, and the
+    /// place where it began.
     pub(crate) fn push<E: From<NotJson>>(
         &mut self,
         bytes: &[u8],
-        on_message: &mut impl FnMut(&[u8]) -> Result<(), E>,
+        on_message: &mut impl FnMut(&[u8], Place) -> Result<(), E>,
     ) -> Result<(), E> {
         for &byte in bytes {
             match self.step(byte)? {
@@ -72,6 +118,7 @@ impl JsonSplitter {
                     self.between(byte)?;
                 }
             }
+            self.place.pass(byte);
         }
         Ok(())
     }
@@ -79,9 +126,9 @@ impl JsonSplitter {
     /// The text is over: hands over a last bare value, and tells whether anything was cut off.
     pub(crate) fn finish<E: From<NotJson>>(
         &mut self,
-        on_message: &mut impl FnMut(&[u8]) -> Result<(), E>,
+        on_message: &mut impl FnMut(&[u8], Place) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.in_string || self.depth > 0 || self.place != Place::Outside {
+        if self.in_string || self.depth > 0 || self.nesting != Nesting::Outside {
             return Err(NotJson::Unfinished.into());
         }
         if self.message.is_empty() { Ok(()) } else { self.emit(on_message) }
@@ -123,29 +170,30 @@ impl JsonSplitter {
 
     /// A byte between messages: punctuation of the top-level array, space, or the start of a message.
     fn between(&mut self, byte: u8) -> Result<(), NotJson> {
-        match (byte, self.place) {
+        match (byte, self.nesting) {
             (b' ' | b'\t' | b'\r' | b'\n', _) => Ok(()),
-            (b'[', Place::Outside) => {
-                self.place = Place::Opened;
+            (b'[', Nesting::Outside) => {
+                self.nesting = Nesting::Opened;
                 Ok(())
             }
-            (b']', Place::Opened | Place::AfterValue) => {
-                self.place = Place::Outside;
+            (b']', Nesting::Opened | Nesting::AfterValue) => {
+                self.nesting = Nesting::Outside;
                 Ok(())
             }
-            (b',', Place::AfterValue) => {
-                self.place = Place::AfterComma;
+            (b',', Nesting::AfterValue) => {
+                self.nesting = Nesting::AfterComma;
                 Ok(())
             }
-            (b',', _) | (b']', Place::AfterComma) => Err(NotJson::NoValue),
+            (b',', _) | (b']', Nesting::AfterComma) => Err(NotJson::NoValue),
             (b'}' | b']', _) => Err(NotJson::Unbalanced),
-            (_, Place::AfterValue) => Err(NotJson::NoComma),
+            (_, Nesting::AfterValue) => Err(NotJson::NoComma),
             _ => {
                 match byte {
                     b'"' => self.in_string = true,
                     b'{' | b'[' => self.depth = 1,
                     _ => {}
                 }
+                self.message_place = self.place;
                 self.keep(byte)
             }
         }
@@ -159,11 +207,11 @@ impl JsonSplitter {
         Ok(())
     }
 
-    fn emit<E>(&mut self, on_message: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        if self.place != Place::Outside {
-            self.place = Place::AfterValue;
+    fn emit<E>(&mut self, on_message: &mut impl FnMut(&[u8], Place) -> Result<(), E>) -> Result<(), E> {
+        if self.nesting != Nesting::Outside {
+            self.nesting = Nesting::AfterValue;
         }
-        let outcome = on_message(&self.message);
+        let outcome = on_message(&self.message, self.message_place);
         self.message.clear();
         outcome
     }

@@ -1,7 +1,9 @@
 //! What a command says beside its output: notes and errors on standard error.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+
+use super::failure::Failure;
 
 /// Writes to standard error; notes (not errors) are left out under `--quiet`.
 #[derive(Debug, Clone, Copy)]
@@ -14,12 +16,35 @@ impl Notes {
         Self { quiet }
     }
 
+    /// Takes a progress bar, or a `^C`, off the line of a terminal.
+    pub(crate) fn clear_line(self) {
+        let mut stderr = std::io::stderr();
+        if !self.quiet && stderr.is_terminal() {
+            drop(stderr.write_all(b"\r\x1b[K"));
+        }
+    }
+
+    /// Where to go on, at the end of a command. Before the message of a failure it says that it is only how far the
+    /// command came.
+    pub(crate) fn place(self, place: &str, outcome: &Result<(), Failure>) {
+        let only = match outcome {
+            Ok(()) | Err(Failure::ReaderGone) => "",
+            Err(_) => " (reached before the error below)",
+        };
+        self.note(format_args!("{place}{only}"));
+    }
+
     /// Something worth knowing that changes nothing.
     pub(crate) fn note(self, text: impl Display) {
         if !self.quiet {
             say(&text);
         }
     }
+}
+
+/// Where a command has come to, as notes say it everywhere.
+pub(crate) fn place(offset: &str, closed: bool) -> String {
+    format!("next offset: {offset}{}", if closed { " (the stream is closed)" } else { "" })
 }
 
 /// Why the command fails; said even under `--quiet`.

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use super::failure::Failure;
-use super::json::{JsonSplitter, NotJson};
+use super::json::{JsonSplitter, NotJson, Place};
 
 /// How a stream is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +87,11 @@ impl<W: Write> Printer<W> {
         &mut self,
         run: impl FnOnce(
             &mut JsonSplitter,
-            &mut dyn FnMut(&[u8]) -> Result<(), PrintError>,
+            &mut dyn FnMut(&[u8], Place) -> Result<(), PrintError>,
         ) -> Result<(), PrintError>,
     ) -> Result<(), Failure> {
         let Self { out, shape, splitter, printed, seen, array_open } = self;
-        let mut print = |message: &[u8]| {
+        let mut print = |message: &[u8], _: Place| {
             *seen += 1;
             if *seen > *printed {
                 print_message(out, *shape, std::mem::replace(array_open, true), message)?;

@@ -7,16 +7,16 @@ use super::failure::Failure;
 use super::follow::Follower;
 use super::output::Shape;
 
-const LONG_ABOUT: &str = "\
+/// What `--help` says first.
+pub(super) const LONG_ABOUT: &str = "\
 Print what a stream holds, from an offset to its tail.
 
-The content goes to standard output as it is; a JSON stream becomes one JSON array, or with --json-lines
-one message a line. The next offset is printed on standard error at the end: give it to --offset to go on
+The content goes to standard output as it is; a JSON stream becomes one JSON array, or with --json-lines \
+one message a line. The next offset is printed on standard error at the end: give it to --offset to go on \
 from there. A connection that breaks is made again and continues where it broke.";
 
 /// Arguments of `alluvium stream read`.
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct ReadArgs {
     /// The stream's name or URL.
     stream: String,
@@ -34,8 +34,6 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &ReadArgs) -> Result<(), Fa
     let shape = if args.json_lines { Shape::JsonLines } else { Shape::JsonArray };
     let mut follower = Follower::new(connection, &args.stream, &args.offset, shape)?;
     let outcome = follower.catch_up().and_then(|()| follower.finish());
-    if let Some(place) = follower.place() {
-        connection.notes().note(place);
-    }
+    follower.note_place(&outcome);
     outcome
 }

@@ -7,19 +7,19 @@ use super::failure::Failure;
 use super::follow::Follower;
 use super::output::Shape;
 
-const LONG_ABOUT: &str = "\
+/// What `--help` says first.
+pub(super) const LONG_ABOUT: &str = "\
 Follow a stream live until it is closed.
 
-Prints what is appended from now on, or with --offset what is there from an offset first. The messages of
-a JSON stream are printed one a line, other content as it is. A connection that breaks, or a server that
+Prints what is appended from now on, or with --offset what is there from an offset first. The messages of \
+a JSON stream are printed one a line, other content as it is. A connection that breaks, or a server that \
 restarts, is waited for; following continues from the last offset, and nothing is printed twice.
 
-Server-sent events carry text line by line, so that a carriage return comes out as a line feed; --long-poll
+Server-sent events carry text line by line, so that a carriage return comes out as a line feed; --long-poll \
 delivers every byte as it was appended.";
 
 /// Arguments of `alluvium stream tail`.
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct TailArgs {
     /// The stream's name or URL.
     stream: String,
@@ -36,9 +36,7 @@ pub(crate) struct TailArgs {
 pub(crate) fn run(connection: &ConnectionArgs, args: &TailArgs) -> Result<(), Failure> {
     let mut follower = Follower::new(connection, &args.stream, &args.offset, Shape::JsonLines)?;
     let outcome = follow(&mut follower, args.long_poll);
-    if let Some(place) = follower.place() {
-        connection.notes().note(place);
-    }
+    follower.note_place(&outcome);
     outcome
 }
 

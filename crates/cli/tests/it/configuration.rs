@@ -1,6 +1,6 @@
 //! The configuration as the operator meets it.
 
-use super::support::Cli;
+use super::support::{Cli, Server, call};
 
 #[test]
 fn the_effective_configuration_names_the_origin_of_each_value() {
@@ -31,7 +31,12 @@ fn help_shows_each_option_with_its_default_and_its_variable() {
     let help = String::from_utf8(ended.stdout).unwrap();
     let words: Vec<&str> = help.split_whitespace().collect();
     let help = words.join(" ");
-    for part in ["--long-poll-timeout <DURATION>", "[default: 25s]", "[env: ALLUVIUM_LONG_POLL_TIMEOUT]"] {
+    for part in [
+        "--long-poll-timeout <DURATION>",
+        "[default: 25s]",
+        "[env: ALLUVIUM_LONG_POLL_TIMEOUT]",
+        "75 another process uses the data directory",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }
@@ -42,4 +47,48 @@ fn options_and_limits_are_documented_from_the_tables_themselves() {
     let page = String::from_utf8(ended.stdout).unwrap();
     assert!(page.contains("| `long-poll-timeout` | `ALLUVIUM_LONG_POLL_TIMEOUT` | `25s` |"), "{page}");
     assert!(page.contains("| `Producer-Id` | 256 | `400 invalid_producer` |"), "{page}");
+    assert!(page.contains("`ALLUVIUM_TOKEN`") && page.contains("`ALLUVIUM_CONFIG`"), "{page}");
+    for code in ["| 69 | another program", "| 75 | another process", "| 7 | unavailable", "| 130 | stopped"] {
+        assert!(page.contains(code), "{code}: {page}");
+    }
+}
+
+#[test]
+fn locations_are_under_the_public_url() {
+    let server = Server::start_with("--public-url https://streams.example/");
+    let created = call(server.address(), "PUT", "/v1/stream/a%20b", &[], b"");
+    assert_eq!(created.header("location"), Some("https://streams.example/v1/stream/a%20b"));
+}
+
+#[test]
+fn a_data_directory_keeps_its_shards_and_any_number_of_reactors_serves_it() {
+    let mut server = Server::start_with("--shards 3 --reactors 2");
+    for stream in ["a", "b", "c", "d", "e", "f"] {
+        server.stream("append --create -m").arg(stream).arg(stream).run().ok();
+    }
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    server.restart_with("--shards 1 --reactors 1");
+    for stream in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(server.stream("read").arg(stream).run().ok(), stream);
+    }
+    assert_eq!(std::fs::read_dir(server.data().join("streams")).unwrap().count(), 3);
+}
+
+#[test]
+fn log_lines_are_written_as_asked_for() {
+    for (flags, expected) in [
+        ("--log info --log-format json", Some("\"message\":\"stopped\"")),
+        ("--log info --log-format text", Some("INFO alluvium_server::serve: stopped")),
+        ("--log warn", None),
+    ] {
+        let mut server = Server::start_with(flags);
+        server.terminate();
+        assert_eq!(server.ended(), Some(0));
+        let log = server.log();
+        match expected {
+            Some(expected) => assert!(log.contains(expected), "{flags}: {log}"),
+            None => assert_eq!(log, ""),
+        }
+    }
 }

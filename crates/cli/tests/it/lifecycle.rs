@@ -37,6 +37,28 @@ fn a_stop_ends_live_readers_cleanly_and_keeps_the_data() {
 }
 
 #[test]
+fn a_start_says_what_it_found() {
+    let mut server = Server::start_with("--shards 2");
+    assert!(
+        server.announced().contains("\nrecovered      0 streams (0 tables, 2 journal segments replayed) in ")
+    );
+    for stream in ["one", "two", "three"] {
+        call(server.address(), "PUT", &format!("/v1/stream/{stream}"), &[TEXT], b"kept");
+    }
+    server.kill();
+    server.restart();
+    let announced = server.announced();
+    assert!(
+        announced.contains("\nrecovered      3 streams (0 tables, 2 journal segments replayed) in "),
+        "{announced}"
+    );
+    assert!(announced.contains("\ndurability     fsync "), "{announced}");
+    server.kill();
+    server.restart_with("--durability os");
+    assert!(server.announced().contains("\ndurability     os "));
+}
+
+#[test]
 fn a_reader_that_does_not_finish_is_cut_at_the_deadline() {
     let mut server = Server::start_with("--shutdown-timeout 100ms");
     let mut unfinished = std::net::TcpStream::connect(server.address()).unwrap();

@@ -90,6 +90,42 @@ fn a_connection_without_a_request_is_closed() {
 }
 
 #[test]
+fn a_stream_too_many_is_refused_and_the_client_does_not_wait_for_room() {
+    let server = Server::start_with("--streams-max 1");
+    server.stream("create first").run().ok();
+    let refused = call(server.address(), "PUT", "/v1/stream/second", &[], b"");
+    assert_eq!((refused.status, refused.code().as_str()), (507, "too_many_streams"));
+    let shown = server.stream("create second").run().fails_with(7);
+    assert!(shown.contains("too_many_streams") && !shown.contains("trying again"), "{shown}");
+    server.stream("rm first").run().ok();
+    server.stream("create second").run().ok();
+}
+
+#[test]
+fn a_producer_too_many_is_refused() {
+    let server = Server::start_with("--producers-max 1");
+    server.stream("create s").run().ok();
+    server.stream("append s --producer-id one -m x").run().ok();
+    let shown = server.stream("append s --producer-id two -m x").run().fails_with(4);
+    assert!(shown.contains("too_many_producers"), "{shown}");
+    server.stream("append s --producer-id one --epoch 1 -m x").run().ok();
+}
+
+#[test]
+fn bodies_that_take_too_much_memory_together_are_refused() {
+    let server = Server::start_with("--bodies-bytes-max 1KiB");
+    let head = "PUT /v1/stream/s HTTP/1.1\r\nhost: x\r\ncontent-length: 2000\r\n\r\n";
+    // Only a body that is still on its way takes room.
+    let part = "x".repeat(1500);
+    let (refused, mut rest) = open(server.address(), format!("{head}{part}").as_bytes());
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    let mut text = vec![0; refused.header("content-length").unwrap().parse().unwrap()];
+    rest.read_exact(&mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("too_many_bodies"));
+    assert_eq!(call(server.address(), "PUT", "/v1/stream/s", &[], &[b'x'; 1000]).status, 201);
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = Server::start();
     call(server.address(), "PUT", "/v1/stream/s", &["content-type: text/plain"], b"");

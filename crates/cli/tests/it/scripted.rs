@@ -1,6 +1,6 @@
 //! `alluvium stream` against answers that break off, refuse or mislead at an exact place.
 
-use crate::support::{Cli, Ended, Request, Scripted};
+use crate::support::{Cli, Ended, Request, Scripted, signal};
 
 const APPENDED: &str = "HTTP/1.1 200 OK\r\nstream-next-offset: 0_3\r\ncontent-length: 0\r\n\r\n";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
@@ -126,6 +126,49 @@ fn each_refusal_has_its_exit_code() {
         let (ended, _) = run(&[&reply], append);
         assert_eq!(ended.code, Some(code), "{status} {headers:?} {}", ended.stderr);
     }
+}
+
+#[test]
+fn a_failure_that_waiting_does_not_mend_ends_the_command_at_once() {
+    let body = r#"{"error":{"code":"too_many_streams","message":"there are already 7 streams"}}"#;
+    for status in ["500 Internal Server Error", "501 Not Implemented", "507 Insufficient Storage"] {
+        let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let (ended, requests) = run(&[&reply, APPENDED], "create a");
+        let shown = ended.fails_with(7);
+        assert!(
+            shown.contains(&format!("{status}: there are already 7 streams (too_many_streams)")),
+            "{shown}"
+        );
+        assert_eq!((requests.len(), shown.contains("trying again")), (1, false));
+    }
+}
+
+#[test]
+fn a_failure_that_says_when_to_come_back_is_tried_again() {
+    for status in ["429 Too Many Requests", "503 Service Unavailable", "507 Insufficient Storage"] {
+        let reply = format!("HTTP/1.1 {status}\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n");
+        let (ended, requests) = run(&[&reply, APPENDED], "create a");
+        assert!(
+            ended.stderr.contains(&format!("{status}: no reason given; trying again")),
+            "{}",
+            ended.stderr
+        );
+        ended.ok();
+        assert_eq!(requests.len(), 2);
+    }
+}
+
+#[test]
+fn a_read_that_is_stopped_inside_a_page_says_that_its_offset_is_too_early() {
+    let replies = [page("text/plain", "0_4", 4, "abcd"), page("text/plain", "0_8", 4, "ef")];
+    let server = Scripted::start(&replies.each_ref().map(String::as_str));
+    let mut read = Cli::stream(&server.url, "read a").spawn();
+    let mut printed = [0; 6];
+    std::io::Read::read_exact(read.stdout.as_mut().unwrap(), &mut printed).unwrap();
+    signal(&read, "INT");
+    let ended = Ended::of(read);
+    assert_eq!((ended.code, ended.next_offset().as_str()), (Some(130), "0_4"));
+    assert!(ended.stderr.contains("0_4 (a part of what follows it is printed already)"), "{}", ended.stderr);
 }
 
 #[test]

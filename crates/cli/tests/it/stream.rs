@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Cli, Server, json_lines};
+use crate::support::{Cli, Ended, Server, json_lines, signal};
 
 /// Numbers followed between two kills of the server.
 const ROUND: u32 = 5_000;
@@ -44,7 +44,12 @@ fn json_messages_stay_apart() {
     assert_eq!(lines.stderr, "");
     assert_eq!(lines.ok(), "{\"a\":1}\n[1,2]\n3\n{\"b\":4}\n\"x\"\n5\n6\n7\n");
     let bad = server.stream("append j --lines").run_with(b"8\n9,10\n");
-    assert!(bad.fails_with(1).contains("line 2"));
+    let (offset, shown) = (bad.next_offset(), bad.fails_with(1));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "appended: 1 lines of the input");
+    assert_eq!(lines[1], format!("next offset: {offset} (reached before the error below)"));
+    assert!(lines[2].starts_with("error: standard input: line 2, column 2: not one JSON value"), "{shown}");
+    assert_eq!(offset, server.stream("read j").run().next_offset());
     assert!(server.stream("read j").run().ok().ends_with(",7,8]\n"));
 }
 
@@ -68,6 +73,61 @@ fn a_pipe_is_appended_and_followed_live_until_it_closes() {
         assert!(lines.next().is_none());
         assert!(tail.wait().unwrap().success());
     }
+}
+
+#[test]
+fn a_tail_that_is_stopped_says_where_to_go_on() {
+    let server = Server::start();
+    server.stream("create chat --content-type text/plain").run().ok();
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        for mode in ["", " --long-poll"] {
+            let from = server.stream("read chat").run().next_offset();
+            let mut tail = server.stream(&format!("tail chat{mode} --offset")).arg(&from).spawn();
+            server.stream("append chat").run_with(b"seen\n").ok();
+            let mut line = [0; 5];
+            std::io::Read::read_exact(tail.stdout.as_mut().unwrap(), &mut line).unwrap();
+            signal(&tail, name);
+            let ended = Ended::of(tail);
+            assert_eq!((ended.code, ended.stdout.as_slice()), (Some(code), &b""[..]), "{}", ended.stderr);
+            server.stream("append chat").run_with(b"unseen\n").ok();
+            let rest = server.stream("read chat --offset").arg(&ended.next_offset()).run();
+            assert_eq!(rest.ok(), "unseen\n", "{name}{mode}");
+        }
+    }
+}
+
+#[test]
+fn a_tail_whose_reader_has_gone_ends_though_nothing_comes() {
+    let server = Server::start();
+    server.stream("append chat --create --content-type text/plain").run_with(b"first\n").ok();
+    let mut tail = server.stream("tail chat --offset -1").spawn();
+    let mut line = [0; 6];
+    std::io::Read::read_exact(tail.stdout.as_mut().unwrap(), &mut line).unwrap();
+    drop(tail.stdout.take());
+    let ended = Ended::of(tail);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_append_that_is_stopped_says_how_far_it_came() {
+    let server = Server::start();
+    server.stream("create log --content-type text/plain").run().ok();
+    let mut append = server.stream("append log --lines").spawn();
+    let mut stdin = append.stdin.take().unwrap();
+    let mut tail = server.stream("tail log --offset -1").spawn();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    for line in ["first", "second"] {
+        writeln!(stdin, "{line}").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), line);
+    }
+    write!(stdin, "unfinished").unwrap();
+    signal(&append, "INT");
+    let ended = Ended::of(append);
+    assert_eq!(ended.code, Some(130));
+    assert!(ended.stderr.starts_with("appended: 2 lines of the input\nnext offset: "), "{}", ended.stderr);
+    assert_eq!(ended.next_offset(), server.stream("read log").run().next_offset());
+    signal(&tail, "INT");
+    tail.wait().unwrap();
 }
 
 #[test]
@@ -122,7 +182,10 @@ fn kills_in_the_middle_of_a_piped_append_leave_each_message_exactly_once() {
 fn states_have_their_exit_codes() {
     let server = Server::start();
     server.stream("read a").run().fails_with(3);
-    server.stream("append a -m x").run().fails_with(3);
+    let missing = format!("{}/v1/stream/a: 404 Not Found: no such stream", server.url());
+    assert!(server.stream("head a").run().fails_with(3).contains(&missing));
+    let shown = server.stream("append a -m x").run().fails_with(3);
+    assert!(shown.contains(&missing) && shown.contains("--create"), "{shown}");
     server.stream("create a --content-type text/plain").run().ok();
     server.stream("create a --content-type text/plain").run().ok();
     server.stream("create a --content-type text/html").run().fails_with(4);
@@ -146,9 +209,15 @@ fn a_producer_with_a_name_is_recognised_and_fenced() {
     let server = Server::start();
     server.stream("create p --content-type text/plain").run().ok();
     server.stream("append p --producer-id job -m a -m b").run().ok();
-    server.stream("append p --producer-id job -m a -m b -m c").run().ok();
-    let other_input = server.stream("append p --producer-id job").run_with(b"x");
-    assert!(other_input.fails_with(4).contains("higher --epoch"));
+    let again = server.stream("append p --producer-id job -m a -m b -m c").run();
+    for (message, told) in [(1, true), (2, true), (3, false)] {
+        let note = format!("message {message} already appended: nothing written\n");
+        assert_eq!(again.stderr.contains(&note), told, "{}", again.stderr);
+    }
+    assert!(again.stderr.contains("2 of 3 messages already appended: producer `job`"), "{}", again.stderr);
+    again.ok();
+    let shown = server.stream("append p --producer-id job").run_with(b"x").fails_with(4);
+    assert!(shown.contains("nothing written") && shown.contains("higher --epoch"), "{shown}");
     server.stream("append p --producer-id job --epoch 1 -m d").run().ok();
     server.stream("append p --producer-id job -m e").run().fails_with(6);
     server.stream("append p --no-producer -m f").run().ok();
@@ -199,9 +268,26 @@ fn a_reader_that_goes_away_ends_the_command_quietly() {
 }
 
 #[test]
+fn the_help_of_a_command_says_how_it_cuts_prints_and_follows() {
+    for (command, part) in [
+        ("append", "a JSON stream, --lines"),
+        ("append", "already appended: nothing written"),
+        ("read", "The next offset is printed on standard error"),
+        ("tail", "--long-poll delivers every byte as it was appended"),
+    ] {
+        let help = Cli::new(&format!("stream {command} --help")).run().ok();
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let part: Vec<&str> = part.split_whitespace().collect();
+        assert!(words.join(" ").contains(&part.join(" ")), "{part:?}: {help}");
+        let (own, shared) = help.split_once("Options of every stream command:").unwrap();
+        assert!(shared.contains("--give-up-after") && !own.contains("--give-up-after"), "{help}");
+    }
+}
+
+#[test]
 fn the_exit_codes_are_in_the_help() {
     let help = Cli::new("stream --help").run().ok();
-    for code in 0..=8 {
-        assert!(help.contains(&format!("\n  {code}  ")), "{code} is missing in {help}");
+    for code in (0..=8).chain([130, 143]) {
+        assert!(help.contains(&format!("\n{code:>5}  ")), "{code} is missing in {help}");
     }
 }

@@ -6,7 +6,7 @@ mod http;
 mod script;
 mod server;
 
-pub(crate) use command::{Cli, Ended, json_lines};
+pub(crate) use command::{Cli, Ended, json_lines, signal};
 pub(crate) use http::{Answer, Events, call, open, request};
 pub(crate) use script::{Request, Scripted};
 pub(crate) use server::Server;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use alluvium_engine::{BATCH_BYTES_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SHARDS_MAX};
+use alluvium_engine::{BATCH_BYTES_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT, SHARDS_MAX};
+use alluvium_journal::SPARES_MAX;
 use alluvium_protocol::limits as protocol;
 use alluvium_streams::limits as streams;
 
@@ -10,6 +11,18 @@ use super::{
     options::OPTIONS,
     value::{ByteSize, Value},
 };
+use crate::exit::EXIT_CODES;
+
+/// A configuration file as one might have it.
+const EXAMPLE: &str = "\
+listen = \"0.0.0.0:4437\"
+data-dir = \"/var/lib/alluvium\"
+public-url = \"https://streams.example\"
+append-bytes-max = \"8MiB\"
+connections-max = 4096
+long-poll-timeout = \"20s\"
+log-format = \"json\"
+";
 
 /// A Markdown page with every option and every fixed limit.
 pub fn docs_markdown() -> String {
@@ -17,8 +30,9 @@ pub fn docs_markdown() -> String {
         "# Options and limits\n\n\
          Every option is a flag of `alluvium serve`, an environment variable and a key of the configuration file\n\
          (`--config FILE`, TOML). A flag wins over the variable, the variable over the file, the file over the default.\n\
-         An unknown key or an unknown variable that starts with `ALLUVIUM_` is refused. `alluvium config show` prints\n\
-         what is in force and where each value came from.\n\n\
+         An unknown key or an unknown variable that starts with `ALLUVIUM_` is refused. `ALLUVIUM_CONFIG` names the file\n\
+         where `--config` does not. `alluvium config show` prints what is in force and where each value came from,\n\
+         `alluvium config check` only whether it is valid; both take the same flags as `alluvium serve`.\n\n\
          ## Options\n\n\
          | flag and key | variable | default | meaning |\n|---|---|---|---|\n",
     );
@@ -40,12 +54,33 @@ pub fn docs_markdown() -> String {
     page.push_str(
         "\n`auto` for `reactors` is half the cores, at least one; for `shards` it is half the cores, at least one and at\n\
          most eight. Sizes are written with `KiB`, `MiB` or `GiB`, durations with `ms`, `s`, `m`, `h` or `d`.\n\n\
-         ## Fixed limits\n\n| limit | value | beyond it |\n|---|---|---|\n",
+         A file with some of them:\n\n```toml\n",
     );
+    page.push_str(EXAMPLE);
+    page.push_str("```\n\n## Fixed limits\n\n| limit | value | beyond it |\n|---|---|---|\n");
     for (limit, value, beyond) in fixed_limits() {
         row(&mut page, &[limit, &value, beyond]);
     }
+    // Writing to a string does not fail.
+    let _ = write!(
+        page,
+        "\n## Disk\n\n\
+         Journal segments are written ahead of time, so that an append changes no file sizes: a new data directory takes\n\
+         two segments a shard at once, {} for each shard by default, and later there are up to {SPARES_MAX} empty ones\n\
+         a shard in reserve. `segment-bytes` makes them smaller; it holds for new data directories only.\n\n\
+         ## Exit codes of `alluvium serve`\n\n",
+        ByteSize(2 * u64::from(SEGMENT_BYTES_DEFAULT)).show(),
+    );
+    exit_codes(&mut page, EXIT_CODES);
     page
+}
+
+/// A table of exit codes.
+pub fn exit_codes(page: &mut String, codes: &[(u8, &str)]) {
+    page.push_str("| code | meaning |\n|--:|---|\n");
+    for (code, meaning) in codes {
+        row(page, &[&code.to_string(), meaning]);
+    }
 }
 
 fn row(page: &mut String, cells: &[&str]) {
@@ -100,6 +135,17 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Loaded, Sources};
+
+    #[test]
+    fn the_example_is_a_valid_file_that_changes_something() {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::io::Write::write_all(&mut file, EXAMPLE.as_bytes()).expect("written");
+        let sources = Sources { file: Some(file.path().to_owned()), ..Sources::default() };
+        let config = Loaded::from_sources(&sources).expect("valid").config;
+        assert_eq!(config.append_bytes_max, ByteSize(8 * 1024 * 1024));
+        assert!(docs_markdown().contains(EXAMPLE));
+    }
 
     #[test]
     fn every_option_has_a_row_with_a_default_that_can_be_read_back() {

@@ -5,6 +5,8 @@ use ureq::http::Method;
 use crate::stream::client::CONTENT_TYPE;
 use crate::stream::client::{Answer, Call, Client, Repeat};
 use crate::stream::failure::Failure;
+use crate::stream::interrupt::Marker;
+use crate::stream::notes;
 use crate::stream::target::Target;
 use alluvium_protocol::header::{
     PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_NEXT_OFFSET, TRUE,
@@ -51,6 +53,9 @@ pub(super) struct Writer {
     producer: Option<Producer>,
     next_offset: Option<String>,
     closed: bool,
+    /// How much of the input is appended, for the notes.
+    covered: String,
+    marker: Marker,
 }
 
 impl Writer {
@@ -59,14 +64,25 @@ impl Writer {
         target: Target,
         content_type: String,
         producer: Option<Producer>,
+        marker: Marker,
     ) -> Self {
-        Self { client, target, content_type, producer, next_offset: None, closed: false }
+        Self {
+            client,
+            target,
+            content_type,
+            producer,
+            next_offset: None,
+            closed: false,
+            covered: String::new(),
+            marker,
+        }
     }
 
-    /// Appends, and closes the stream in the same step if asked to.
+    /// Appends, and closes the stream in the same step if asked to. To be followed by [`cover`](Self::cover).
     pub(super) fn append(&mut self, body: &[u8], close: bool) -> Result<Appended, Failure> {
         let call = self.call(close).header(CONTENT_TYPE, self.content_type.clone()).body(body);
         let mut outage = self.client.outage();
+        self.marker.leave();
         let answer = self.client.call_during(&call, &mut outage)?;
         // 204 to a producer means "known already" (PROTOCOL §5.2.1). After a failed attempt, or with an id
         // that only this command has, it is this very append that the server knows.
@@ -77,14 +93,32 @@ impl Writer {
 
     /// Closes the stream without appending.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
+        self.marker.leave();
         let answer = self.client.call(&self.call(true))?;
         self.note(&answer, true);
+        self.mark();
         Ok(())
     }
 
-    /// The offset after the last append.
-    pub(super) fn next_offset(&self) -> Option<&str> {
-        self.next_offset.as_deref()
+    /// Where the last append ended, for the notes.
+    pub(super) fn place(&self) -> Option<String> {
+        self.next_offset.as_deref().map(|offset| notes::place(offset, self.closed))
+    }
+
+    /// Takes down that this much of the input is appended.
+    pub(super) fn cover(&mut self, through: u64, unit: &str) {
+        self.covered = format!("appended: {through} {unit} of the input");
+        self.mark();
+    }
+
+    /// What was last taken down.
+    pub(super) fn covered(&self) -> &str {
+        &self.covered
+    }
+
+    fn mark(&self) {
+        let lines = [(!self.covered.is_empty()).then(|| self.covered.clone()), self.place()];
+        self.marker.reach(lines.into_iter().flatten().collect::<Vec<_>>().join("\n"));
     }
 
     pub(super) fn closed(&self) -> bool {
@@ -94,11 +128,16 @@ impl Writer {
     /// Input that is cut differently each time must not meet the sequence of an earlier command: the server
     /// would take other bytes for those it has.
     pub(super) fn used_before(&self) -> Failure {
+        Failure::Conflict(format!("already appended: nothing written: {}", self.known_reason()))
+    }
+
+    /// Why the server knows an append already.
+    pub(super) fn known_reason(&self) -> String {
         let (id, epoch) =
             self.producer.as_ref().map_or(("", 0), |producer| (producer.id.as_str(), producer.epoch));
-        Failure::Conflict(format!(
-            "producer `{id}` has appended in epoch {epoch} before; give a higher --epoch to append more"
-        ))
+        format!(
+            "producer `{id}` has used this sequence in epoch {epoch} before; give a higher --epoch to append more"
+        )
     }
 
     fn call<'a>(&self, close: bool) -> Call<'a> {

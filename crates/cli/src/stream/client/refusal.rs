@@ -19,7 +19,13 @@ pub(super) fn judge(answer: Answer, url: &str) -> Failure {
     let expected = answer.header(PRODUCER_EXPECTED_SEQ).map(str::to_owned);
     let closed = answer.flag(STREAM_CLOSED);
     let tail = answer.header(STREAM_NEXT_OFFSET).map(str::to_owned);
-    let described = describe(answer);
+    // The answer to a HEAD has no text of its own.
+    let untold = match status {
+        404 => "no such stream",
+        410 => "the stream is deleted, or no longer has what is asked for",
+        _ => "no reason given",
+    };
+    let described = describe(answer, untold);
     match status {
         401 => Failure::Denied(format!("{url}: {described}")),
         403 => match epoch {
@@ -43,28 +49,28 @@ pub(super) fn judge(answer: Answer, url: &str) -> Failure {
     }
 }
 
-/// One line about an answer: its status, and what its body says.
-pub(super) fn describe(answer: Answer) -> String {
+/// One line about an answer: its status, and what its body says; `untold` if that is nothing.
+pub(super) fn describe(answer: Answer, untold: &str) -> String {
     let status = ureq::http::StatusCode::from_u16(answer.status)
         .map_or_else(|_| answer.status.to_string(), |status| status.to_string());
     let mut body = Vec::new();
-    if answer.into_reader().take(TEXT_BYTES_MAX).read_to_end(&mut body).is_err() {
-        return status;
-    }
-    match message(&body) {
-        Some(text) => format!("{status}: {text}"),
-        None => status,
-    }
+    let read = answer.into_reader().take(TEXT_BYTES_MAX).read_to_end(&mut body);
+    let told = read.ok().and_then(|_| message(&body));
+    format!("{status}: {}", told.as_deref().unwrap_or(untold))
 }
 
-/// The message of `{"error":{"code","message"}}`, or the beginning of a plain text.
+/// The message and code of `{"error":{"code","message"}}`, or the beginning of a plain text.
 fn message(body: &[u8]) -> Option<String> {
-    if let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) {
-        let error = value.get("error").unwrap_or(&value);
-        let text = error.get("message").or(Some(error)).and_then(serde_json::Value::as_str)?;
-        return printable(text);
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return printable(&String::from_utf8_lossy(body));
+    };
+    let error = value.get("error").unwrap_or(&value);
+    let text = error.get("message").unwrap_or(error).as_str().and_then(printable);
+    let code = error.get("code").and_then(serde_json::Value::as_str).and_then(printable);
+    match (text, code) {
+        (Some(text), Some(code)) => Some(format!("{text} ({code})")),
+        (text, code) => text.or(code),
     }
-    printable(&String::from_utf8_lossy(body))
 }
 
 /// A server's text is not to be trusted with the terminal: no control characters, no second line.
@@ -80,8 +86,12 @@ mod tests {
 
     #[test]
     fn the_message_is_found_in_the_shapes_that_servers_use() {
-        let cases: [(&[u8], Option<&str>); 5] = [
-            (br#"{"error":{"code":"not_found","message":"no such stream"}}"#, Some("no such stream")),
+        let cases: [(&[u8], Option<&str>); 6] = [
+            (
+                br#"{"error":{"code":"not_found","message":"no such stream"}}"#,
+                Some("no such stream (not_found)"),
+            ),
+            (br#"{"error":{"code":"not_found"}}"#, Some("not_found")),
             (br#"{"error":"nope"}"#, Some("nope")),
             (b"Stream not found\nmore", Some("Stream not found")),
             (b"bad \x1b[31mred", Some("bad [31mred")),

@@ -67,12 +67,15 @@ pub(crate) enum Repeat {
     OnlyIfUntouched,
 }
 
-/// Whether an answer with this status is worth asking again.
-pub(crate) fn retries_status(status: u16, repeat: Repeat) -> bool {
+/// Whether an answer with this status is worth asking again. `told_to`: it says so with `Retry-After`.
+pub(crate) fn may_succeed_later(status: u16, told_to: bool, repeat: Repeat) -> bool {
     match status {
         // Shed before any work was done.
         429 | 503 => true,
-        408 | 425 | 500 | 502 | 504 | 507 => repeat == Repeat::Safe,
+        // A request that was too slow this time, or a gateway that has lost its server for now.
+        408 | 425 | 502 | 504 => repeat == Repeat::Safe,
+        // A full disk, damaged data, a limit on the number of streams: waiting mends none of them.
+        500..600 => told_to && repeat == Repeat::Safe,
         _ => false,
     }
 }
@@ -119,10 +122,23 @@ mod tests {
 
     #[test]
     fn only_shed_requests_are_repeated_when_a_repeat_could_double() {
-        let repeated: Vec<u16> =
-            (100..600).filter(|status| retries_status(*status, Repeat::OnlyIfUntouched)).collect();
-        assert_eq!(repeated, [429, 503]);
-        assert!(retries_status(500, Repeat::Safe) && !retries_status(501, Repeat::Safe));
+        for told_to in [false, true] {
+            let repeated: Vec<u16> = (100..600)
+                .filter(|status| may_succeed_later(*status, told_to, Repeat::OnlyIfUntouched))
+                .collect();
+            assert_eq!(repeated, [429, 503]);
+        }
+    }
+
+    #[test]
+    fn a_failure_that_waiting_does_not_mend_is_repeated_only_when_told_to() {
+        let silent: Vec<u16> =
+            (100..600).filter(|status| may_succeed_later(*status, false, Repeat::Safe)).collect();
+        assert_eq!(silent, [408, 425, 429, 502, 503, 504]);
+        for status in [500, 501, 507] {
+            assert!(may_succeed_later(status, true, Repeat::Safe), "{status}");
+        }
+        assert!(!may_succeed_later(404, true, Repeat::Safe));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{Follower, READ_BYTES};
 use crate::stream::client::sse::{EVENT_BYTES_MAX, Event, SseParser};
 use crate::stream::client::{AttemptError, Trouble};
 use crate::stream::failure::Failure;
+use crate::stream::notes;
 use alluvium_protocol::header::{BASE64, QUERY_CURSOR, QUERY_LIVE, QUERY_OFFSET, STREAM_SSE_DATA_ENCODING};
 
 /// The `control` event (PROTOCOL §5.8).
@@ -101,6 +102,7 @@ impl Follower {
                 if let Some(printer) = self.printer.as_mut()
                     && !held.is_empty()
                 {
+                    self.marker.leave();
                     printer.begin_attempt();
                     printer.push(held)?;
                     printer.end_page()?;
@@ -110,6 +112,7 @@ impl Follower {
                 self.offset = control.next_offset;
                 self.cursor = control.cursor;
                 self.closed = control.closed;
+                self.marker.reach(notes::place(&self.offset, self.closed));
             }
             _ => {}
         }

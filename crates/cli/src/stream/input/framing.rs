@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::stream::json::{JsonSplitter, MESSAGE_BYTES_MAX, NotJson};
+use crate::stream::json::{JsonSplitter, MESSAGE_BYTES_MAX, NotJson, Place};
 
 /// How input is cut into messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +33,20 @@ impl Framing {
 /// The input cannot be cut as asked.
 #[derive(Debug, Error)]
 pub(crate) enum FramingError {
-    #[error("line {line} is not one JSON value: {cause}")]
-    Line { line: u64, cause: serde_json::Error },
     #[error("line {line} is longer than {MESSAGE_BYTES_MAX} bytes")]
     LongLine { line: u64 },
-    #[error("message {number} is not JSON: {cause}")]
-    Message { number: u64, cause: serde_json::Error },
-    #[error("standard input is not JSON: {0}")]
-    Structure(#[from] NotJson),
+    #[error("line {}, column {}: not {what}: {cause}", at.line, at.column)]
+    Message { at: Place, what: &'static str, cause: String },
+    #[error("line {}, column {}: not JSON: {cause}", at.line, at.column)]
+    Structure { at: Place, cause: NotJson },
+}
+
+/// A message, and how much of the input ends with it.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) bytes: Vec<u8>,
+    /// In bytes, lines or messages from the start of the input, as the framing counts.
+    pub(super) through: u64,
 }
 
 /// The state between two pieces of input.
@@ -49,7 +55,20 @@ pub(super) struct Framer {
     framing: Framing,
     line: Vec<u8>,
     json: JsonSplitter,
+    /// Bytes, lines or messages so far.
     count: u64,
+}
+
+/// What stops the splitter: its own complaint, or one about a message.
+enum Stop {
+    Structure(NotJson),
+    Message(FramingError),
+}
+
+impl From<NotJson> for Stop {
+    fn from(cause: NotJson) -> Self {
+        Self::Structure(cause)
+    }
 }
 
 impl Framer {
@@ -65,11 +84,12 @@ impl Framer {
     pub(super) fn push(
         &mut self,
         piece: Vec<u8>,
-        keep: &mut impl FnMut(Vec<u8>),
+        keep: &mut impl FnMut(Message),
     ) -> Result<(), FramingError> {
         match self.framing {
             Framing::Bytes => {
-                keep(piece);
+                self.count += piece.len() as u64;
+                keep(Message { bytes: piece, through: self.count });
                 Ok(())
             }
             Framing::Lines | Framing::JsonLines => {
@@ -84,50 +104,65 @@ impl Framer {
                 }
                 Ok(())
             }
-            Framing::Json => {
-                let count = &mut self.count;
-                self.json.push(&piece, &mut |message| checked(message, count, keep))
-            }
+            Framing::Json => self.split(keep, |json, mut check| json.push(&piece, &mut check)),
         }
     }
 
     /// The input is over: gives out what had no end of its own.
-    pub(super) fn finish(&mut self, keep: &mut impl FnMut(Vec<u8>)) -> Result<(), FramingError> {
+    pub(super) fn finish(&mut self, keep: &mut impl FnMut(Message)) -> Result<(), FramingError> {
         match self.framing {
             Framing::Bytes => Ok(()),
             Framing::Lines | Framing::JsonLines if self.line.is_empty() => Ok(()),
             Framing::Lines | Framing::JsonLines => self.end_line(keep),
-            Framing::Json => {
-                let count = &mut self.count;
-                self.json.finish(&mut |message| checked(message, count, keep))
-            }
+            Framing::Json => self.split(keep, |json, mut check| json.finish(&mut check)),
         }
     }
 
-    fn end_line(&mut self, keep: &mut impl FnMut(Vec<u8>)) -> Result<(), FramingError> {
+    fn end_line(&mut self, keep: &mut impl FnMut(Message)) -> Result<(), FramingError> {
         self.count += 1;
         let line = std::mem::take(&mut self.line);
+        let through = self.count;
         if self.framing == Framing::Lines {
-            keep(line);
+            keep(Message { bytes: line, through });
             return Ok(());
         }
         let message = line.trim_ascii();
         if !message.is_empty() {
             // Checked here, because `1,2` would become two messages once it is inside an array.
-            validate(message).map_err(|cause| FramingError::Line { line: self.count, cause })?;
-            keep(message.to_vec());
+            let indent = (line.len() - line.trim_ascii_start().len()) as u64;
+            let at = Place { line: self.count, column: 1 + indent };
+            validate(message, at, "one JSON value")?;
+            keep(Message { bytes: message.to_vec(), through });
         }
         Ok(())
     }
+
+    fn split(
+        &mut self,
+        keep: &mut impl FnMut(Message),
+        run: impl FnOnce(&mut JsonSplitter, &mut dyn FnMut(&[u8], Place) -> Result<(), Stop>) -> Result<(), Stop>,
+    ) -> Result<(), FramingError> {
+        let count = &mut self.count;
+        let mut check = |message: &[u8], at: Place| {
+            validate(message, at, "JSON").map_err(Stop::Message)?;
+            *count += 1;
+            keep(Message { bytes: message.to_vec(), through: *count });
+            Ok(())
+        };
+        run(&mut self.json, &mut check).map_err(|stop| match stop {
+            Stop::Structure(cause) => FramingError::Structure { at: self.json.place(), cause },
+            Stop::Message(error) => error,
+        })
+    }
 }
 
-fn checked(message: &[u8], count: &mut u64, keep: &mut impl FnMut(Vec<u8>)) -> Result<(), FramingError> {
-    *count += 1;
-    validate(message).map_err(|cause| FramingError::Message { number: *count, cause })?;
-    keep(message.to_vec());
-    Ok(())
-}
-
-fn validate(message: &[u8]) -> Result<(), serde_json::Error> {
-    serde_json::from_slice::<IgnoredAny>(message).map(drop)
+/// Checks a message that begins at `start` of the input.
+fn validate(message: &[u8], start: Place, what: &'static str) -> Result<(), FramingError> {
+    let Err(error) = serde_json::from_slice::<IgnoredAny>(message) else { return Ok(()) };
+    let at = start.plus(error.line() as u64, error.column() as u64);
+    // The place within the message would only confuse beside the one within the input.
+    let text = error.to_string();
+    let within = format!(" at line {} column {}", error.line(), error.column());
+    let cause = text.strip_suffix(&within).unwrap_or(&text).to_owned();
+    Err(FramingError::Message { at, what, cause })
 }

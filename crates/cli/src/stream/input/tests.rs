@@ -50,7 +50,42 @@ fn json_lines_are_one_message_each_arrays_included() {
 fn a_bad_line_is_named_after_those_before_it_were_given_out() {
     let (bodies, failure) = bodies("1\n2\n3,4\n5\n", Framing::JsonLines);
     assert_eq!(messages(&bodies), messages(&["[1,2]".to_owned()]));
-    assert!(failure.unwrap().starts_with("line 3 is not one JSON value"));
+    let failure = failure.unwrap();
+    assert!(failure.contains("line 3, column 2: not one JSON value: trailing characters;"), "{failure}");
+}
+
+#[test]
+fn bad_json_is_named_by_its_place_in_the_input() {
+    for (input, framing, place) in [
+        ("1\n\n  tru\n", Framing::JsonLines, "line 3, column 5: not one JSON value: "),
+        ("{\"a\":1}\n{\"b\":}\n", Framing::Json, "line 2, column 6: not JSON: "),
+        ("[1,\n {\"a\":\n  nul}]", Framing::Json, "line 3, column 6: not JSON: "),
+        ("[1,\n2 3]", Framing::Json, "line 2, column 3: not JSON: two values without a comma"),
+        ("1\n[2", Framing::Json, "line 2, column 3: not JSON: the text ends inside a value"),
+    ] {
+        let failure = bodies(input, framing).1.unwrap();
+        assert!(failure.starts_with(&format!("standard input: {place}")), "{input:?}: {failure}");
+        assert!(!failure.contains(" at line "), "{failure}");
+    }
+}
+
+#[test]
+fn a_batch_tells_how_much_of_the_input_is_through() {
+    for (input, framing, unit, through) in [
+        ("abc\nd", Framing::Bytes, "bytes", 5),
+        ("abc\n\nd", Framing::Lines, "lines", 3),
+        ("1\n\n2\n", Framing::JsonLines, "lines", 3),
+        ("[1,2]\n3", Framing::Json, "messages", 3),
+    ] {
+        let mut batches = Batches::new(Cursor::new(input.as_bytes().to_vec()), framing);
+        assert_eq!(batches.unit(), unit);
+        let mut last = 0;
+        while let Some(batch) = batches.next().unwrap() {
+            assert!(batch.through > last);
+            last = batch.through;
+        }
+        assert_eq!(last, through, "{input:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 
 fn split(pieces: &[&[u8]]) -> Result<Vec<String>, NotJson> {
     let mut messages = Vec::new();
-    let mut keep = |message: &[u8]| {
+    let mut keep = |message: &[u8], _| {
         messages.push(String::from_utf8(message.to_vec()).unwrap());
         Ok(())
     };
@@ -61,6 +61,23 @@ fn broken_structure_is_named() {
     ] {
         assert_eq!(split_text(text), Err(expected), "{text}");
     }
+}
+
+#[test]
+fn places_are_counted_over_pieces() {
+    let mut splitter = JsonSplitter::new();
+    let mut places = Vec::new();
+    let mut keep = |_: &[u8], place: Place| {
+        places.push((place.line, place.column));
+        Ok::<(), NotJson>(())
+    };
+    splitter.push(b"[1,\n {\"a\":\n2}", &mut keep).unwrap();
+    splitter.push(b" ,3]\n4", &mut keep).unwrap();
+    assert_eq!(splitter.push(b" }", &mut keep), Err(NotJson::Unbalanced));
+    assert_eq!(places, [(1, 2), (2, 2), (3, 5), (4, 1)]);
+    assert_eq!(splitter.place(), Place { line: 4, column: 3 });
+    assert_eq!(Place { line: 4, column: 3 }.plus(1, 2), Place { line: 4, column: 4 });
+    assert_eq!(Place { line: 4, column: 3 }.plus(2, 2), Place { line: 5, column: 2 });
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {

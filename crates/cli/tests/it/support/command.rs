@@ -54,12 +54,7 @@ impl Cli {
         std::thread::scope(|scope| {
             // A command that fails early leaves its input unread; that is not this thread's concern.
             scope.spawn(move || drop(stdin.write_all(input)));
-            let output = child.wait_with_output().unwrap();
-            Ended {
-                code: output.status.code(),
-                stdout: output.stdout,
-                stderr: String::from_utf8(output.stderr).unwrap(),
-            }
+            Ended::of(child)
         })
     }
 
@@ -70,6 +65,16 @@ impl Cli {
 }
 
 impl Ended {
+    /// Waits for the end of a command.
+    pub(crate) fn of(child: Child) -> Self {
+        let output = child.wait_with_output().unwrap();
+        Self {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     /// Standard output of a command that must have succeeded.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
@@ -88,6 +93,12 @@ impl Ended {
         let offset = line.and_then(|rest| rest.split_whitespace().next());
         offset.unwrap_or_else(|| panic!("no next offset in {:?}", self.stderr)).to_owned()
     }
+}
+
+/// Sends a signal, by name.
+pub(crate) fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// Numbers, one a line, as JSON lines have them.

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout};
 
 use tempfile::TempDir;
 
-use super::Cli;
+use super::{Cli, signal};
 
 /// A running `alluvium serve`; killed, and its data removed, when dropped.
 pub(crate) struct Server {
@@ -31,8 +31,7 @@ impl Server {
 
     /// Asks it to stop (SIGTERM).
     pub(crate) fn terminate(&self) {
-        let pid = self.running.0.id().to_string();
-        assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());
+        signal(&self.running.0, "TERM");
     }
 
     /// Waits for its end and returns its exit code.
@@ -56,7 +55,26 @@ impl Server {
 
     /// Starts it again on the address and data that it had.
     pub(crate) fn restart(&mut self) {
-        self.running = launch(&self.address, &self.data, &self.flags).0;
+        self.restart_with(&self.flags.clone());
+    }
+
+    /// As [`restart`](Self::restart), with other flags.
+    pub(crate) fn restart_with(&mut self, flags: &str) {
+        self.running = launch(&self.address, &self.data, flags).0;
+    }
+
+    /// What it says of itself at the start, after its address.
+    pub(crate) fn announced(&mut self) -> String {
+        let mut announced = String::from("\n");
+        while !announced.contains("\ntry ") {
+            assert!(self.running.1.read_line(&mut announced).unwrap() > 0, "{announced}");
+        }
+        announced
+    }
+
+    /// What an ended server has logged.
+    pub(crate) fn log(&mut self) -> String {
+        std::io::read_to_string(self.running.0.stderr.take().unwrap()).unwrap()
     }
 
     pub(crate) fn url(&self) -> String {
