@@ -141,6 +141,13 @@ impl StreamReader {
         Ok(plan)
     }
 
+    /// Plans a read of the `count` bytes before `at` (a boundary that [`resolve`](Self::resolve) gave), or of as
+    /// many as there are. It may begin anywhere in a message.
+    pub fn read_before(&self, at: Offset, count: u64) -> Result<ReadPlan, ReadError> {
+        let from = Offset::new(at.append_index, at.position.saturating_sub(count));
+        self.read_to(from, End { tail: at, closed: false }, u64::MAX)
+    }
+
     /// Waits until there is something past `past`, or never will be. Has no timeout of its own.
     pub async fn wait(&self, past: Offset) -> Wake {
         self.stream
@@ -163,7 +170,7 @@ impl StreamReader {
         &self,
         from: Offset,
         to: Offset,
-        variant: u64,
+        variant: u128,
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let key = SpanKey { log: self.stream.id.0, from: from.position, to: to.position, variant };

@@ -25,7 +25,7 @@ mod watchdog;
 
 pub use body::{Body, BodyError};
 pub use collect::{BodyBudget, CollectError, CollectLimits, collect};
-pub use error::{error_body, error_response};
+pub use error::{ERROR_CODE, error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,

@@ -15,9 +15,14 @@ pub const JITTER_S_MAX: u64 = 3600;
 #[error("the cursor is not less than 2^64 - 1, so that no greater one could follow")]
 pub struct InvalidCursor;
 
+/// The number of the interval at `now_ms`, milliseconds since 1970: the cursor for a client that sends none.
+pub fn current_cursor(now_ms: u64) -> u64 {
+    now_ms.saturating_sub(EPOCH_MS) / (INTERVAL_S * 1000)
+}
+
 /// The cursor of a response given at `now_ms`, milliseconds since 1970.
 ///
-/// It is the number of the current interval, or, if `client` is not behind that, a number greater than
+/// It is the [`current_cursor`], or, if `client` is not behind that, a number greater than
 /// `client` by a random time: `jitter_s` is called for it and should return [`JITTER_S_MIN`] to
 /// [`JITTER_S_MAX`]. A `client` that is not all digits is no cursor of this server and counts as absent.
 pub fn response_cursor(
@@ -25,7 +30,7 @@ pub fn response_cursor(
     client: Option<&str>,
     jitter_s: impl FnOnce() -> u64,
 ) -> Result<u64, InvalidCursor> {
-    let current = now_ms.saturating_sub(EPOCH_MS) / (INTERVAL_S * 1000);
+    let current = current_cursor(now_ms);
     match client.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())) {
         None => Ok(current),
         Some(digits) => match digits.parse::<u64>() {

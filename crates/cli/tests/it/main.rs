@@ -5,7 +5,10 @@
 mod configuration;
 mod lifecycle;
 mod limits;
+mod live;
 mod protocol;
+mod refusals;
 mod scripted;
+mod slow_readers;
 mod stream;
 mod support;

@@ -4,7 +4,7 @@ use alluvium_engine::CreateRequest;
 use alluvium_http::{Request, Response, collect};
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::PathAndQuery};
 
 use super::{
     MOUNT,
@@ -62,9 +62,11 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
     })
 }
 
-/// The stream that a URL path on this server names.
+/// The stream that a URL path on this server names. It is read as the path of a request would be, and a query or a
+/// fragment is no part of it.
 fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
-    let path = url_path.strip_prefix(MOUNT).ok_or(Failure::ForeignForkSource)?;
+    let is_path = !url_path.contains(['?', '#']) && PathAndQuery::try_from(url_path).is_ok();
+    let path = url_path.strip_prefix(MOUNT).filter(|_| is_path).ok_or(Failure::ForeignForkSource)?;
     StreamPath::parse_encoded(path).map_err(|_| Failure::ForeignForkSource)
 }
 

@@ -9,7 +9,7 @@ use alluvium_engine::{
 use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidContentType, InvalidFork, InvalidJson, InvalidLifetime, InvalidOffset,
-    InvalidPath, InvalidProducer, ProducerRejection,
+    InvalidPath, InvalidProducer, ProducerRejection, cursor::InvalidCursor,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     OffsetMissing,
     #[error("query parameter `offset` is {InvalidOffset}")]
     InvalidOffset,
+    #[error(transparent)]
+    Cursor(#[from] InvalidCursor),
     #[error("`Stream-Seq` is too long")]
     SeqTooLong,
     #[error("`Stream-Forked-From` is not the URL path of a stream on this server")]
@@ -133,6 +135,7 @@ impl Failure {
             Self::UnknownLiveMode => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
             Self::OffsetMissing => (StatusCode::BAD_REQUEST, "offset_required"),
             Self::InvalidOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::Cursor(InvalidCursor) => (StatusCode::BAD_REQUEST, "invalid_cursor"),
             Self::SeqTooLong => (StatusCode::BAD_REQUEST, "invalid_seq"),
             Self::ForeignForkSource => (StatusCode::BAD_REQUEST, "invalid_fork_source"),
             Self::ContentType(InvalidContentType::Syntax | InvalidContentType::TooLong) => {
