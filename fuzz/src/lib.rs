@@ -3,5 +3,6 @@
 //! The modules need nothing from libFuzzer. Ordinary tests include them by path and run them over the seeds in
 //! `fuzz/seeds`, so that every seed is also a regression test on the stable toolchain.
 
+pub mod feed;
 pub mod journal;
 pub mod protocol;

@@ -244,7 +244,9 @@ impl Fold<'_> {
             for extent in table.runs {
                 new_runs.entry(extent.0).or_default().push(extent.1);
             }
-            tables.push(HeldTable { table: Arc::new(Table::open(disk, &table.path)?), live_bytes: 0 });
+            let opened = Table::open(disk, &table.path)?;
+            opened.mark_written();
+            tables.push(HeldTable { table: Arc::new(opened), live_bytes: 0 });
         }
         tables.sort_by_key(|held| held.table.number());
         let mut changed = HashMap::new();

@@ -21,9 +21,10 @@ use socket2::SockRef;
 use crate::{
     Body, BodyError, Handler, Request, Response, ResponseBudget, Shutdown, admission,
     framing::FirstAmbiguous,
-    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, STALLED_PEER_TIMEOUT_S},
+    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN, STALLED_PEER_TIMEOUT_S},
     paced::Paced,
     responses::Outbox,
+    roaming::Heavy,
     socket::Socket,
     watchdog::Activity,
 };
@@ -67,6 +68,7 @@ impl<H> Drop for Place<H> {
 struct Connection<H> {
     place: Place<H>,
     activity: Activity,
+    heavy: Arc<Heavy>,
     requests: AtomicU64,
     ambiguous: Arc<FirstAmbiguous>,
     outbox: Arc<Outbox>,
@@ -83,7 +85,7 @@ impl<H: Handler> Connection<H> {
 }
 
 /// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
-pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
+pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy: Arc<Heavy>) {
     let socket = SockRef::from(&stream);
     // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
     if let Err(error) = socket
@@ -103,7 +105,7 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>) {
     let outbox = Arc::new(Outbox::new(Arc::clone(&place.shared.responses)));
     let socket = Paced::new(Socket::new(stream, Arc::clone(&ambiguous)), Arc::clone(&outbox));
     let activity = Activity::default();
-    let connection = Connection { place, activity, requests: AtomicU64::new(0), ambiguous, outbox };
+    let connection = Connection { place, activity, heavy, requests: AtomicU64::new(0), ambiguous, outbox };
     let served = run(socket, Arc::new(connection)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
@@ -118,6 +120,9 @@ async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> R
         async move {
             let guard = Guard::begin(connection);
             let (head, body) = guard.connection.answer(request).await.into_parts();
+            if body.size_hint().lower() >= HEAVY_BYTES_MIN {
+                guard.connection.heavy.mark();
+            }
             let outbox = Arc::clone(&guard.connection.outbox);
             let guard = body.is_produced().then_some(guard);
             Ok::<_, Infallible>(http::Response::from_parts(

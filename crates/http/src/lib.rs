@@ -18,6 +18,7 @@ mod mailbox;
 mod paced;
 mod reactor;
 mod responses;
+mod roaming;
 mod server;
 mod shutdown;
 mod socket;
@@ -29,11 +30,11 @@ pub use error::{ERROR_CODE, error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,
-    HEADERS_MAX, IDLE_TIMEOUT_S, LISTEN_BACKLOG, PIECE_BYTES, QUEUED_BYTES_MAX, RESPONSES_BYTES_MAX,
-    SCARCE_PIECE_BYTES, STALLED_PEER_TIMEOUT_S,
+    HEADERS_MAX, HEAVY_BYTES_MIN, IDLE_TIMEOUT_S, LISTEN_BACKLOG, PIECE_BYTES, QUEUED_BYTES_MAX,
+    RESPONSES_BYTES_MAX, SCARCE_PIECE_BYTES, STALLED_PEER_TIMEOUT_S,
 };
 pub use listener::{BindError, bind};
-pub use reactor::default_reactors;
+pub use reactor::{default_reactors, heavy_reactors};
 pub use responses::ResponseBudget;
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;

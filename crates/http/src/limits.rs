@@ -38,5 +38,8 @@ pub const PIECE_BYTES: usize = 256 * 1024;
 /// The same once [`RESPONSES_BYTES_MAX`] bytes wait, and with it the most that further stalled readers hold.
 pub const SCARCE_PIECE_BYTES: usize = 16 * 1024;
 
+/// Bytes of an answer that make its connection one with large answers: see `roaming`.
+pub const HEAVY_BYTES_MIN: u64 = 1024 * 1024;
+
 /// Threads of one reactor that may wait for the disk at once. Further reads queue.
 pub const BLOCKING_THREADS_MAX: usize = 32;

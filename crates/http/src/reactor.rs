@@ -1,18 +1,18 @@
 //! Reactors: threads with a single-threaded runtime each. The first accepts and deals connections out in turn.
 //!
-//! A connection stays on its reactor, so nothing on the data path crosses threads except the hand-over to the
-//! store. Dealing in turn keeps reactors evenly loaded, which kernel hashing (`SO_REUSEPORT`) does not do for
-//! few long-lived connections.
+//! A connection stays on its reactor but for one move at most (see [`roaming`](crate::roaming)), so nothing on the
+//! data path crosses threads except the hand-over to the store. Dealing in turn keeps reactors evenly loaded, which
+//! kernel hashing (`SO_REUSEPORT`) does not do for few long-lived connections.
 
 use std::{
     io::{self, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc};
+use tokio::{runtime, sync::mpsc::UnboundedReceiver};
 
 use crate::{
     Handler,
@@ -20,21 +20,30 @@ use crate::{
     error_body,
     limits::{ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX},
     mailbox::Mailbox,
+    roaming::{Hand, Reactors},
 };
 
 /// Reactors to run when the operator names no number: half the cores, at least one. The other half is for the
 /// committers; on two cores one of each measured best.
 pub fn default_reactors() -> usize {
-    thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
+    (cores() / 2).max(1)
 }
 
-/// A connection on its way to a reactor.
-pub(crate) type Hand<H> = (TcpStream, Place<H>);
+/// Reactors to run beside `reactors`, for connections with large answers: one for each core that is left.
+pub fn heavy_reactors(reactors: usize) -> usize {
+    cores().saturating_sub(reactors)
+}
 
-/// Runs one reactor on the calling thread until shutdown and the end of its connections, or until `abandon`
-/// resolves.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Runs one reactor on the calling thread until shutdown and the end of all connections, or until `abandon`
+/// resolves. The one that has the listener also accepts.
 pub(crate) fn run<H: Handler>(
-    role: Role<H>,
+    listener: Option<TcpListener>,
+    mut hands: UnboundedReceiver<Hand>,
+    reactors: Arc<Reactors>,
     shared: &Arc<Shared<H>>,
     abandon: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -46,44 +55,38 @@ pub(crate) fn run<H: Handler>(
     let outcome = runtime.block_on(async {
         let mailbox = Mailbox::of_this_thread();
         tokio::spawn(Arc::clone(&mailbox).deliver());
-        match role {
-            Role::Acceptor { listener, others } => accept(listener, &others, shared, &mailbox).await?,
-            Role::Worker { mut hands } => {
-                while let Some((stream, place)) = hands.recv().await {
-                    tokio::spawn(mailbox.tend(serve(stream, place)));
-                }
+        let accepting = async {
+            match listener {
+                Some(listener) => accept(listener, &reactors, shared).await,
+                None => Ok(()),
+            }?;
+            // Connections hold the ways to the reactors too: with the last of them, `serving` ends.
+            drop(reactors);
+            Ok(())
+        };
+        let serving = async {
+            while let Some(hand) = hands.recv().await {
+                tokio::spawn(mailbox.tend(hand));
             }
+            Ok(())
+        };
+        tokio::select! {
+            () = abandon => Ok(()),
+            ended = async { tokio::try_join!(accepting, serving) } => ended.map(|_| ()),
         }
-        let mut abandon = std::pin::pin!(abandon);
-        let mut poll = tokio::time::interval(Duration::from_millis(5));
-        while shared.connections.load(Ordering::Acquire) > 0 {
-            tokio::select! {
-                () = &mut abandon => break,
-                _ = poll.tick() => {}
-            }
-        }
-        Ok(())
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-/// What a reactor does besides serving connections.
-pub(crate) enum Role<H> {
-    Acceptor { listener: TcpListener, others: Vec<mpsc::UnboundedSender<Hand<H>>> },
-    Worker { hands: mpsc::UnboundedReceiver<Hand<H>> },
-}
-
-/// Accepts until shutdown. Dropping `others` at the end tells the workers that no more will come.
+/// Accepts until shutdown.
 async fn accept<H: Handler>(
     listener: TcpListener,
-    others: &[mpsc::UnboundedSender<Hand<H>>],
+    reactors: &Arc<Reactors>,
     shared: &Arc<Shared<H>>,
-    mailbox: &Arc<Mailbox>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut shutdown = std::pin::pin!(shared.shutdown.wait());
-    let mut turn = 0;
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => return Ok(()),
@@ -98,15 +101,9 @@ async fn accept<H: Handler>(
                 continue;
             }
         };
-        let Some(place) = Place::take(shared) else {
-            refuse(stream);
-            continue;
-        };
-        turn = (turn + 1) % (others.len() + 1);
-        match turn.checked_sub(1) {
-            None => drop(tokio::spawn(mailbox.tend(serve(stream, place)))),
-            // A worker only ends before the acceptor if its runtime failed; the connection is then dropped.
-            Some(worker) => drop(others[worker].send((stream, place))),
+        match Place::take(shared) {
+            Some(place) => reactors.deal(|heavy| serve(stream, place, heavy)),
+            None => refuse(stream),
         }
     }
 }

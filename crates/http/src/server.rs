@@ -12,13 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc;
-
-use crate::{
-    Request, Response, ResponseBudget, Shutdown,
-    connection::Shared,
-    reactor::{self, Role},
-};
+use crate::{Request, Response, ResponseBudget, Shutdown, connection::Shared, reactor, roaming::Reactors};
 
 /// Answers requests. One value serves all connections of all reactors.
 pub trait Handler: Send + Sync + 'static {
@@ -29,8 +23,10 @@ pub trait Handler: Send + Sync + 'static {
 /// How a server is run.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Reactor threads, at least one.
+    /// Reactor threads for new connections, at least one.
     pub reactors: usize,
+    /// Further reactor threads, for connections with large answers only.
+    pub heavy_reactors: usize,
     /// Most connections held at once.
     pub connections_max: usize,
     /// Most bytes of a request head.
@@ -86,22 +82,18 @@ impl<H: Handler> Server<H> {
             responses: options.responses,
         });
         let abandon = Shutdown::new();
-        let mut others = Vec::new();
-        let mut roles = Vec::new();
-        for _ in 1..options.reactors.max(1) {
-            let (sender, hands) = mpsc::unbounded_channel();
-            others.push(sender);
-            roles.push(Role::Worker { hands });
-        }
-        roles.push(Role::Acceptor { listener, others });
-        let threads = roles
+        let (reactors, ends) = Reactors::new(options.reactors, options.heavy_reactors);
+        let reactors = Arc::new(reactors);
+        let mut listener = Some(listener);
+        let threads = ends
             .into_iter()
             .enumerate()
-            .map(|(number, role)| {
+            .map(|(number, hands)| {
                 let (shared, abandon) = (Arc::clone(&shared), abandon.wait());
+                let (listener, reactors) = (listener.take(), Arc::clone(&reactors));
                 thread::Builder::new()
                     .name(format!("reactor-{number}"))
-                    .spawn(move || reactor::run(role, &shared, abandon))
+                    .spawn(move || reactor::run(listener, hands, reactors, &shared, abandon))
             })
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Self { shared, address, abandon, threads })

@@ -3,31 +3,16 @@
 #[path = "../../../fuzz/src/journal.rs"]
 #[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
 mod bodies;
-
-use std::fs;
-use std::path::Path;
+#[path = "../../../fuzz/src/replay.rs"]
+#[expect(unreachable_pub, reason = "tests of several crates include it")]
+mod replay;
 
 #[test]
 fn every_seed_passes_its_fuzz_body() {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
-    for (target, body) in bodies::BODIES {
-        let mut replayed = 0;
-        for seed in fs::read_dir(seeds.join(target)).unwrap() {
-            let seed = seed.unwrap().path();
-            println!("{}", seed.display());
-            body(&fs::read(seed).unwrap());
-            replayed += 1;
-        }
-        assert!(replayed > 0, "{target} has no seeds");
-    }
+    replay::every_seed_passes(&bodies::BODIES);
 }
 
 #[test]
 fn every_folder_of_seeds_has_a_fuzz_body() {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
-    for folder in fs::read_dir(seeds).unwrap() {
-        let name = folder.unwrap().file_name().into_string().unwrap();
-        let known = bodies::BODIES.iter().any(|(target, _)| *target == name);
-        assert!(known || !name.starts_with("journal_"), "{name}");
-    }
+    replay::every_folder_has_a_body(&bodies::BODIES, "journal_");
 }

@@ -10,7 +10,9 @@ use std::{
 
 use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX, Stats};
 use alluvium_env::Env;
-use alluvium_http::{Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors};
+use alluvium_http::{
+    Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+};
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
 use rustix::process::Signal;
 use tokio::{runtime, signal::unix};
@@ -171,8 +173,10 @@ fn streams_options(config: &Config, responses: Arc<ResponseBudget>) -> StreamsOp
 }
 
 fn server_options(config: &Config, responses: Arc<ResponseBudget>) -> ServerOptions {
+    let reactors = config.reactors.unwrap_or_else(default_reactors);
     ServerOptions {
-        reactors: config.reactors.unwrap_or_else(default_reactors),
+        reactors,
+        heavy_reactors: heavy_reactors(reactors),
         connections_max: config.connections_max,
         header_bytes_max: to_usize(config.header_bytes_max.0),
         idle_timeout: config.idle_timeout,

@@ -8,12 +8,15 @@ use crate::tree::root;
 /// The layer of every production crate. `docs/ARCHITECTURE.md` says what each layer may do.
 const LAYERS: &[(&str, u8)] = &[
     ("alluvium-protocol", 0),
+    ("alluvium-feed-protocol", 0),
     ("alluvium-env", 1),
     ("alluvium-tail", 1),
     ("alluvium-journal", 2),
     ("alluvium-http", 2),
+    ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
     ("alluvium-streams", 4),
+    ("alluvium-feeds", 4),
     ("alluvium-server", 5),
     ("alluvium", 6),
 ];
@@ -26,7 +29,19 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("alluvium-tail", "alluvium-protocol", "waking readers needs no protocol"),
 ];
 /// What a crate of layer 0 may depend on: it has no I/O, no clock and no runtime, and builds for WebAssembly.
-const PURE: &[&str] = &["base64", "bytes", "jiff", "memchr", "proptest", "serde", "serde_json", "thiserror"];
+const PURE: &[&str] = &[
+    "base64",
+    "bytes",
+    "ciborium",
+    "ed25519-dalek",
+    "jiff",
+    "memchr",
+    "proptest",
+    "serde",
+    "serde_json",
+    "sha2",
+    "thiserror",
+];
 
 /// Edges and names that break the rule.
 pub(crate) fn problems(packages: &[Package]) -> Vec<String> {

@@ -7,7 +7,8 @@ use crate::metadata::Package;
 use crate::tree::{File, root};
 
 const MAP: &str = "docs/ARCHITECTURE.md";
-/// The box: a table between two comments, with a path in the first column and symbols of that file in the second.
+/// The box: a table between two comments, with a path in the first column and symbols of that file in the second,
+/// methods as `Type::method`.
 const BOX_START: &str = "<!-- follow an append -->";
 const BOX_END: &str = "<!-- end of the box -->";
 /// The page of error codes, and the code that answers with them.
@@ -106,11 +107,11 @@ fn append_box(map: &str, files: &[File]) -> Vec<String> {
             problems.push(format!("{MAP}: the box names `{path}`, which is not there"));
             continue;
         };
-        for symbol in symbols {
-            let name = symbol.rsplit("::").next().unwrap_or_default();
-            if !DEFINITIONS.iter().any(|word| defines(text, word, name)) {
-                problems.push(format!("{MAP}: the box names `{symbol}`, which `{path}` does not define"));
-            }
+        if symbols.is_empty() {
+            problems.push(format!("{MAP}: the box names nothing in `{path}`"));
+        }
+        for symbol in symbols.iter().filter(|symbol| !has_symbol(text, symbol)) {
+            problems.push(format!("{MAP}: the box names `{symbol}`, which `{path}` does not define"));
         }
     }
     if rows < 5 {
@@ -119,7 +120,60 @@ fn append_box(map: &str, files: &[File]) -> Vec<String> {
     problems
 }
 
+/// Whether the file defines `name`, or `Type::name` within an `impl` of the type.
+fn has_symbol(text: &str, symbol: &str) -> bool {
+    let Some((owner, name)) = symbol.split_once("::") else {
+        return DEFINITIONS.iter().any(|word| defines(text, word, symbol));
+    };
+    // An `impl` block ends at the first line that closes in the first column.
+    let blocks = text.split("\nimpl").skip(1).map(|block| block.split("\n}").next().unwrap_or_default());
+    let mut of_owner = blocks.filter(|block| block.lines().next().is_some_and(|head| has_word(head, owner)));
+    of_owner.any(|block| defines(block, "fn ", name))
+}
+
 fn defines(text: &str, word: &str, name: &str) -> bool {
     text.match_indices(&format!("{word}{name}"))
-        .any(|(at, found)| !text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        .any(|(at, found)| !text[at + found.len()..].starts_with(is_of_a_name))
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c| !is_of_a_name(c)).any(|part| part == word)
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "//! Text.\n\npub fn handle() {}\n\nstruct Queue;\n\nimpl<T> Queue<T> {\n    fn push(&self) {\n    }\n}\n\n\
+        impl Other {\n    fn take(&self) {}\n}\n";
+
+    #[test]
+    fn a_symbol_is_looked_for_where_it_says_it_is() {
+        for there in ["handle", "Queue", "push", "Queue::push", "Other::take"] {
+            assert!(has_symbol(CODE, there), "{there}");
+        }
+        for gone in ["hand", "handles", "Queue::take", "Other::push", "Queue::pus", "Que::push", "Gone::take"]
+        {
+            assert!(!has_symbol(CODE, gone), "{gone}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_box_that_leads_nowhere_is_noticed() {
+        let file = File { path: "crates/a.rs".to_owned(), bytes: 0, text: Some(CODE.to_owned()) };
+        let row = |path: &str, symbols: &str| format!("| `{path}` | {symbols} | what |\n");
+        let good = row("crates/a.rs", "`handle`, `Queue::push`").repeat(5);
+        let complaints = |more: &str| {
+            append_box(&format!("{BOX_START}\n{good}{more}{BOX_END}"), std::slice::from_ref(&file))
+        };
+        assert_eq!(complaints(""), Vec::<String>::new());
+        assert!(complaints(&row("crates/a.rs", "`Queue::take`"))[0].contains("does not define"));
+        assert!(complaints(&row("crates/b.rs", "`handle`"))[0].contains("not there"));
+        assert!(complaints(&row("crates/a.rs", "handle"))[0].contains("names nothing"));
+        assert!(append_box(BOX_START, &[])[0].contains("0 rows"));
+    }
 }

@@ -7,6 +7,7 @@ mod lifecycle;
 mod limits;
 mod live;
 mod protocol;
+mod readme;
 mod refusals;
 mod scripted;
 mod slow_readers;

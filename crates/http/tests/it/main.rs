@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 mod requests;
+mod roaming;
 mod slow_readers;
 
 use std::{
@@ -87,6 +88,7 @@ fn start_with(reactors: usize, bodies_bytes_max: usize, responses: Arc<ResponseB
     let handler = Bodies { shutdown: shutdown.clone(), budget, responses: Arc::clone(&responses) };
     let options = ServerOptions {
         reactors,
+        heavy_reactors: 0,
         connections_max: 100,
         header_bytes_max: 8 * 1024,
         idle_timeout: LONG,

@@ -26,7 +26,7 @@ pub struct Table {
     file_bytes: u64,
     footer: Footer,
     blocks: Vec<BlockEntry>,
-    /// A bit for each block whose data was found whole since the table was opened.
+    /// A bit for each block whose data was found whole since the table was opened, or was written by this process.
     verified: Box<[AtomicU64]>,
     map: OnceLock<Option<FileMap>>,
 }
@@ -159,7 +159,7 @@ impl Table {
         Ok(bytes)
     }
 
-    /// Whether the data of a block was found whole since the table was opened.
+    /// Whether the data of a block needs no check any more: found whole since the table was opened, or written then.
     pub fn is_verified(&self, block: usize) -> bool {
         self.verified[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1
     }
@@ -167,6 +167,14 @@ impl Table {
     /// Notes that the data of a block was found whole.
     pub fn mark_verified(&self, block: usize) {
         self.verified[block / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
+    }
+
+    /// Notes that this process has just written the table from bytes that it had checked. What the page cache holds
+    /// is then what was written; a later start checks what the disk has made of it.
+    pub fn mark_written(&self) {
+        for blocks in &self.verified {
+            blocks.store(u64::MAX, Ordering::Relaxed);
+        }
     }
 
     /// The table as memory to be sent, if the disk can do that. To be used for verified blocks only.

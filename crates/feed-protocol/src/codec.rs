@@ -1,0 +1,170 @@
+//! The two encodings: JSON, and CBOR as JavaScript's `cbor-x` reads and writes it.
+//!
+//! Decoding is strict about what counts and bounded in all that it makes: numbers, lengths of lists and texts, nesting.
+//! Nothing may follow a message. Which message it is says `_tag`, or, over HTTP, the path.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::limits::NESTING_MAX;
+use crate::message::Advanced;
+use crate::{Id, Message, Operation, Request, RequestId, Response};
+
+/// How messages are written.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub enum Encoding {
+    /// UTF-8 JSON, bytes in base64.
+    Json,
+    /// CBOR, bytes as byte strings.
+    Cbor,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct DecodeError {
+    /// What the sender called its request, as far as it could be read.
+    pub request_id: RequestId,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+/// What every message may begin with.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    #[serde(default, rename = "_tag")]
+    tag: Option<String>,
+    #[serde(default)]
+    request_id: Option<RequestId>,
+    #[serde(default)]
+    space_id: Option<Id>,
+}
+
+impl Encoding {
+    /// The media type.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Cbor => "application/cbor",
+        }
+    }
+
+    /// Writes a message. Fails only for what no message may hold, as a number above 2^53 - 1.
+    pub fn encode<T: Serialize>(self, message: &T) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Json => serde_json::to_vec(message).map_err(|error| error.to_string()),
+            Self::Cbor => {
+                let mut bytes = Vec::new();
+                ciborium::into_writer(message, &mut bytes).map_err(|error| error.to_string())?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Reads one value and nothing after it.
+    pub fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, String> {
+        match self {
+            Self::Json => serde_json::from_slice(bytes).map_err(|error| error.to_string()),
+            Self::Cbor => {
+                let mut rest = bytes;
+                let value = ciborium::de::from_reader_with_recursion_limit(&mut rest, NESTING_MAX)
+                    .map_err(|error| cbor_message(&error))?;
+                if rest.is_empty() { Ok(value) } else { Err("bytes follow the message".to_owned()) }
+            }
+        }
+    }
+
+    /// Reads a request; `path` says which one where the tag is missing.
+    pub fn decode_request(self, bytes: &[u8], path: Option<Operation>) -> Result<Request, DecodeError> {
+        let envelope = self.envelope(bytes)?;
+        let request_id = envelope.request_id.unwrap_or_default();
+        let fail = |message: String| DecodeError { request_id: request_id.clone(), message };
+        let tagged = envelope.tag.as_deref().map(operation).transpose().map_err(fail)?;
+        let operation = match (path, tagged) {
+            (Some(path), Some(tagged)) if path != tagged => {
+                return Err(fail("`_tag` and path say different things".to_owned()));
+            }
+            (Some(operation), _) | (None, Some(operation)) => operation,
+            (None, None) => return Err(fail("`_tag` is missing".to_owned())),
+        };
+        match operation {
+            Operation::Hello => self.decode(bytes).map(Request::Hello),
+            Operation::Query => self.decode(bytes).map(Request::Query),
+            Operation::Subscribe => self.decode(bytes).map(Request::Subscribe),
+            Operation::Unsubscribe => self.decode(bytes).map(Request::Unsubscribe),
+            Operation::Append => self.decode(bytes).map(Request::Append),
+            Operation::ListFeeds => self.decode(bytes).map(Request::ListFeeds),
+        }
+        .map_err(fail)
+    }
+
+    /// Reads what a server sent; `asked` says which answer it is where the tag is missing.
+    pub fn decode_message(self, bytes: &[u8], asked: Option<Operation>) -> Result<Message, DecodeError> {
+        let envelope = self.envelope(bytes)?;
+        let request_id = envelope.request_id.unwrap_or_default();
+        let fail = |message: String| DecodeError { request_id: request_id.clone(), message };
+        let tag = match (envelope.tag.as_deref(), asked) {
+            (Some(tag), _) => tag,
+            (None, Some(operation)) => response_tag(operation),
+            (None, None) => return Err(fail("`_tag` is missing".to_owned())),
+        };
+        let response = match tag {
+            "FeedAdvanced" => {
+                let hint = self.decode(bytes).map_err(fail)?;
+                return Ok(Message::Advanced(Advanced::FeedAdvanced(hint)));
+            }
+            "Welcome" => self.decode(bytes).map(Response::Welcome),
+            "QueryResponse" => self.decode(bytes).map(Response::Query),
+            "SubscribeResponse" => self.decode(bytes).map(Response::Subscribe),
+            "UnsubscribeResponse" => self.decode(bytes).map(Response::Unsubscribe),
+            "AppendResponse" => self.decode(bytes).map(Response::Append),
+            "ListFeedsResponse" => self.decode(bytes).map(Response::ListFeeds),
+            "Error" => self.decode(bytes).map(Response::Error),
+            unknown => Err(format!("`_tag` is `{unknown}`, which no answer has")),
+        };
+        response.map(Message::Response).map_err(fail)
+    }
+
+    /// Reads what every message begins with, for the answer to one that is otherwise unreadable.
+    fn envelope(self, bytes: &[u8]) -> Result<Envelope, DecodeError> {
+        let envelope: Envelope = self
+            .decode(bytes)
+            .map_err(|message| DecodeError { request_id: RequestId::default(), message })?;
+        // Checked as an identifier by being read; used where the message itself is.
+        let _ = &envelope.space_id;
+        Ok(envelope)
+    }
+}
+
+fn operation(tag: &str) -> Result<Operation, String> {
+    match tag {
+        "Hello" => Ok(Operation::Hello),
+        "QueryRequest" => Ok(Operation::Query),
+        "SubscribeRequest" => Ok(Operation::Subscribe),
+        "UnsubscribeRequest" => Ok(Operation::Unsubscribe),
+        "AppendRequest" => Ok(Operation::Append),
+        "ListFeedsRequest" => Ok(Operation::ListFeeds),
+        unknown => Err(format!("`_tag` is `{unknown}`, which no request has")),
+    }
+}
+
+fn response_tag(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Hello => "Welcome",
+        Operation::Query => "QueryResponse",
+        Operation::Subscribe => "SubscribeResponse",
+        Operation::Unsubscribe => "UnsubscribeResponse",
+        Operation::Append => "AppendResponse",
+        Operation::ListFeeds => "ListFeedsResponse",
+    }
+}
+
+fn cbor_message<E: std::fmt::Debug>(error: &ciborium::de::Error<E>) -> String {
+    match error {
+        ciborium::de::Error::Io(_) => "the message breaks off".to_owned(),
+        ciborium::de::Error::Syntax(at) => format!("no CBOR at byte {at}"),
+        ciborium::de::Error::Semantic(_, message) => message.clone(),
+        ciborium::de::Error::RecursionLimitExceeded => "nested too deep".to_owned(),
+    }
+}

@@ -1,0 +1,34 @@
+//! The rules of feeds as pure functions: messages and their two encodings, identifiers, order, checks, signatures.
+//!
+//! A *space* holds *feeds*; a feed is a lane of *blocks*. Authors append blocks with a *sequence*; the one authority of
+//! the space gives each block a *position*, from one counter for the whole space. So one *cursor*, a position, serves
+//! any selection of feeds, whatever their namespaces.
+//!
+//! Nothing here does I/O, reads a clock or draws a number: server, embedded replica, command line and simulation share
+//! it, and it builds for WebAssembly. The protocol is written down for authors of clients in `docs/feeds.md`.
+
+pub mod block;
+pub mod bounded;
+pub mod check;
+pub mod codec;
+pub mod error;
+pub mod id;
+pub mod limits;
+pub mod message;
+pub mod number;
+pub mod order;
+pub mod selector;
+pub mod signature;
+
+pub use block::{Block, BlockKey, Data};
+pub use check::{Check, ContentHash};
+pub use codec::{DecodeError, Encoding};
+pub use error::{ClientAction, ErrorCode, ErrorResponse};
+pub use id::{Id, InvalidId, Namespace, RequestId, Token};
+pub use limits::Limits;
+pub use message::{
+    AppendRequest, AppendResponse, FeedAdvanced, FeedInfo, Hello, ListFeedsRequest, ListFeedsResponse,
+    Message, Operation, Push, QueryRequest, QueryResponse, Request, Response, SpaceState, SubscribeRequest,
+    SubscribeResponse, UnsubscribeRequest, UnsubscribeResponse, Welcome,
+};
+pub use selector::{From, Selector};

@@ -1,0 +1,84 @@
+//! What is refused, and how far a bad message can be read.
+
+use alluvium_feed_protocol::limits::NAMES_HARD_MAX;
+use alluvium_feed_protocol::{Encoding, Operation, Request};
+
+fn query(json: &str) -> Result<Request, String> {
+    Encoding::Json.decode_request(json.as_bytes(), Some(Operation::Query)).map_err(|error| error.message)
+}
+
+fn refused(json: &str, complaint: &str) {
+    let message = query(json).expect_err(json);
+    assert!(message.contains(complaint), "{json}: {message}");
+}
+
+#[test]
+fn numbers_are_whole_and_within_53_bits() {
+    let cursor = |json: &str| match query(&format!("{{\"requestId\":\"q\",\"cursor\":{json}}}")).unwrap() {
+        Request::Query(query) => query.cursor,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(cursor("41"), Some(41));
+    assert_eq!(cursor("-1"), Some(0));
+    assert_eq!(cursor("\"41\""), Some(41));
+    assert_eq!(cursor("41.0"), Some(41));
+    assert_eq!(cursor("null"), None);
+    assert_eq!(cursor("9007199254740991"), Some((1 << 53) - 1));
+    refused(r#"{"cursor":9007199254740992}"#, "2^53");
+    refused(r#"{"cursor":1.5}"#, "whole");
+    refused(r#"{"limit":-3}"#, "negative");
+    refused(r#"{"limit":"3"}"#, "text");
+    refused(r#"{"cursor":1e300}"#, "whole");
+}
+
+#[test]
+fn lists_and_nesting_end_at_their_limits() {
+    let feeds = |count| format!("{{\"feedIds\":[{}]}}", vec!["\"f\""; count].join(","));
+    assert!(query(&feeds(NAMES_HARD_MAX)).is_ok());
+    refused(&feeds(NAMES_HARD_MAX + 1), "more than");
+    let deep = [&[0xa1, 0x61, b'x'][..], &[0x81; 40], &[0xf6]].concat();
+    let error = Encoding::Cbor.decode_request(&deep, Some(Operation::Query)).unwrap_err();
+    assert_eq!(error.message, "nested too deep");
+}
+
+#[test]
+fn nothing_may_follow_a_message_or_stand_twice_in_it() {
+    refused("{} {}", "trailing");
+    refused(r#"{"cursor":1,"cursor":2}"#, "duplicate");
+    let error = Encoding::Cbor.decode_request(&[0xa0, 0xa0], Some(Operation::Query)).unwrap_err();
+    assert_eq!(error.message, "bytes follow the message");
+}
+
+#[test]
+fn a_tag_that_is_missing_unknown_or_contradicts_the_path_is_refused() {
+    let read = |json: &str, path| Encoding::Json.decode_request(json.as_bytes(), path).map_err(|e| e.message);
+    assert!(read(r#"{"requestId":"a"}"#, None).unwrap_err().contains("missing"));
+    assert!(read(r#"{"_tag":"Dance"}"#, None).unwrap_err().contains("Dance"));
+    let contradiction = read(r#"{"_tag":"QueryRequest"}"#, Some(Operation::ListFeeds));
+    assert!(contradiction.unwrap_err().contains("different"));
+}
+
+#[test]
+fn the_name_of_a_bad_request_is_told_as_far_as_it_can_be_read() {
+    let bad = r#"{"_tag":"AppendRequest","requestId":"wörk 🦀","blocks":"none"}"#;
+    let error = Encoding::Json.decode_request(bad.as_bytes(), None).unwrap_err();
+    assert_eq!(error.request_id.as_str(), "wörk 🦀");
+    let error = Encoding::Json.decode_request(b"{", None).unwrap_err();
+    assert_eq!(error.request_id.as_str(), "");
+}
+
+#[test]
+fn data_is_base64_with_or_without_padding_in_either_alphabet() {
+    let data = |text: &str| {
+        let json = format!(r#"{{"blocks":[{{"sequence":0,"actorId":"a","data":"{text}"}}]}}"#);
+        match Encoding::Json.decode_request(json.as_bytes(), Some(Operation::Append)) {
+            Ok(Request::Append(append)) => Ok(append.blocks[0].data.0.to_vec()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.message),
+        }
+    };
+    for spelling in ["+/8=", "+/8", "-_8=", "-_8"] {
+        assert_eq!(data(spelling), Ok(vec![0xfb, 0xff]), "{spelling}");
+    }
+    assert!(data("not base64!").unwrap_err().contains("base64"));
+}

@@ -1,0 +1,138 @@
+//! One SQLite file: a single writer, readers beside it, and what is done when a write fails.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::{StoreError, StoreResult, schema};
+
+/// Prepared statements that each connection keeps.
+const STATEMENTS_KEPT: usize = 64;
+/// Reading connections that are kept for the next reader.
+const READERS_KEPT_MAX: usize = 4;
+/// How long a connection waits for another one's lock. There is one writer, so only checkpoints hold it up.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// The write-ahead log is copied back once it has so many pages.
+const CHECKPOINT_PAGES: i64 = 1000;
+/// Pages of 1 KiB that each connection keeps in memory.
+const CACHE_KIB: i64 = 4096;
+
+/// What a commit survives.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Durability {
+    /// The death of the machine: `synchronous=FULL`.
+    Machine,
+    /// The death of the process. For tests on a disk in memory.
+    Process,
+}
+
+/// An open file. Shared by reference; writes take their turn, reads don't wait for them.
+pub struct Database {
+    path: PathBuf,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+    is_poisoned: AtomicBool,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens or creates a file and brings its schema up to date.
+    pub fn open(path: &Path, durability: Durability) -> StoreResult<Self> {
+        let mut writer = Connection::open(path)?;
+        configure(&writer)?;
+        writer.pragma_update(None, "journal_mode", "WAL")?;
+        let synchronous = match durability {
+            Durability::Machine => "FULL",
+            Durability::Process => "OFF",
+        };
+        writer.pragma_update(None, "synchronous", synchronous)?;
+        writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        schema::migrate(&mut writer)?;
+        Ok(Self {
+            path: path.to_owned(),
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+            is_poisoned: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs one writing transaction. What `change` refuses is rolled back; what it returns is durable.
+    ///
+    /// A write that fails below SQLite leaves open what is on the disk: the database then refuses everything until it
+    /// is opened anew.
+    pub fn write<T, E: From<StoreError>>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut writer = self.writer.lock();
+        self.usable()?;
+        let transaction = writer
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| self.noticed(error.into()))?;
+        let value = change(&transaction)?;
+        transaction.commit().map_err(|error| self.noticed(error.into()))?;
+        Ok(value)
+    }
+
+    /// Runs one reading transaction on a snapshot.
+    pub fn read<T, E: From<StoreError>>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.usable()?;
+        let kept = self.readers.lock().pop();
+        let mut reader = match kept {
+            Some(reader) => reader,
+            None => self.reader()?,
+        };
+        let snapshot = reader.transaction().map_err(StoreError::from)?;
+        let value = look(&snapshot);
+        snapshot.finish().map_err(StoreError::from)?;
+        let mut readers = self.readers.lock();
+        if readers.len() < READERS_KEPT_MAX {
+            readers.push(reader);
+        }
+        value
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn reader(&self) -> StoreResult<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let reader = Connection::open_with_flags(&self.path, flags)?;
+        configure(&reader)?;
+        reader.pragma_update(None, "query_only", true)?;
+        Ok(reader)
+    }
+
+    fn usable(&self) -> StoreResult<()> {
+        if self.is_poisoned.load(Ordering::Acquire) { Err(StoreError::Poisoned) } else { Ok(()) }
+    }
+
+    fn noticed(&self, error: StoreError) -> StoreError {
+        if error.is_io() {
+            self.is_poisoned.store(true, Ordering::Release);
+        }
+        error
+    }
+}
+
+fn configure(connection: &Connection) -> StoreResult<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.busy_timeout(LOCK_WAIT)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What can go wrong in a store.
+
+use alluvium_feed_protocol::InvalidId;
+
+/// A fault of the store, or of the file below it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// SQLite refuses.
+    #[error("the database refuses: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// A row holds what was never written.
+    #[error("the database holds something invalid: {0}")]
+    Corrupt(String),
+    /// The file was made by a later version.
+    #[error("the database has schema version {found}, this program knows up to {known}")]
+    Newer {
+        /// What the file has.
+        found: i64,
+        /// What this program knows.
+        known: i64,
+    },
+    /// An earlier write may or may not be on the disk; only a restart tells.
+    #[error("the database failed to write earlier; a restart is needed")]
+    Poisoned,
+}
+
+/// The result of a call of the store.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+impl StoreError {
+    /// Whether the disk is full: nothing of the transaction was kept, and it may be tried again.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
+    }
+
+    /// Whether it can't be said what is on the disk.
+    pub(crate) fn is_io(&self) -> bool {
+        let codes = [rusqlite::ErrorCode::SystemIoFailure, rusqlite::ErrorCode::DatabaseCorrupt];
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code().is_some_and(|code| codes.contains(&code)))
+    }
+}
+
+impl From<InvalidId> for StoreError {
+    fn from(error: InvalidId) -> Self {
+        Self::Corrupt(error.to_string())
+    }
+}

@@ -1,0 +1,174 @@
+//! Rows of `feeds`.
+
+use alluvium_feed_protocol::{FeedInfo, Id, Namespace};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::{StoreError, StoreResult};
+
+/// A feed, as stored.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Feed {
+    /// Its number in this file, which never leaves it.
+    pub private_id: i64,
+    /// Its name.
+    pub id: Id,
+    /// Its namespace, once a first block has said so.
+    pub namespace: Option<Namespace>,
+    /// The highest sequence ever seen, of any author, and that author.
+    pub last: Option<(u64, Id)>,
+    /// The highest position that one of its blocks has or had.
+    pub head_position: Option<u64>,
+    /// The lowest position that one of its blocks has.
+    pub first_position: Option<u64>,
+    /// Blocks kept.
+    pub block_count: u64,
+    /// Bytes of data kept.
+    pub byte_count: u64,
+    /// Complete from this position on, if not from the start.
+    pub pruned_below: Option<u64>,
+    /// When its first block came; a feed without one is only known by name.
+    pub created_at: Option<u64>,
+}
+
+const COLUMNS: &str = "feedPrivateId, feedId, feedNamespace, lastSequence, lastSequenceActorId, headPosition, \
+                       firstPosition, blockCount, byteCount, prunedBelow, createdAt";
+
+/// The row of a feed, if there is one.
+pub fn find(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Option<Feed>> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND feedId = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row([space.as_str(), feed.as_str()], |row| Ok(from_row(row))).optional()?.transpose()
+}
+
+/// The row of a feed by its number.
+pub fn get(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE feedPrivateId = ?1");
+    connection.prepare_cached(&sql)?.query_row([private_id], |row| Ok(from_row(row)))?
+}
+
+/// Makes the row of a feed that is only known by name.
+pub fn create(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Feed> {
+    connection
+        .prepare_cached("INSERT INTO feeds (spaceId, feedId) VALUES (?1, ?2)")?
+        .execute([space.as_str(), feed.as_str()])?;
+    get(connection, connection.last_insert_rowid())
+}
+
+/// The row of a feed; makes it if there is none.
+pub fn find_or_create(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Feed> {
+    match find(connection, space, feed)? {
+        Some(found) => Ok(found),
+        None => create(connection, space, feed),
+    }
+}
+
+/// Writes everything but number and name.
+pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
+    connection
+        .prepare_cached(
+            "UPDATE feeds SET feedNamespace = ?2, lastSequence = ?3, lastSequenceActorId = ?4, headPosition = ?5, \
+             firstPosition = ?6, blockCount = ?7, byteCount = ?8, prunedBelow = ?9, createdAt = ?10 \
+             WHERE feedPrivateId = ?1",
+        )?
+        .execute((
+            feed.private_id,
+            feed.namespace.as_ref().map(Namespace::as_str),
+            feed.last.as_ref().map(|(sequence, _)| *sequence),
+            feed.last.as_ref().map(|(_, actor)| actor.as_str()),
+            feed.head_position,
+            feed.first_position,
+            feed.block_count,
+            feed.byte_count,
+            feed.pruned_below,
+            feed.created_at,
+        ))?;
+    Ok(())
+}
+
+/// How many feeds a space has, named ones included.
+pub fn count(connection: &Connection, space: &Id) -> StoreResult<u64> {
+    let sql = "SELECT count(*) FROM feeds WHERE spaceId = ?1";
+    Ok(connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0))?)
+}
+
+/// Which feeds a listing has.
+#[derive(Debug, Default)]
+pub struct Listing<'a> {
+    /// Only this namespace.
+    pub namespace: Option<&'a Namespace>,
+    /// Only names that begin so.
+    pub prefix: Option<&'a str>,
+    /// Only names after this one.
+    pub after: Option<&'a Id>,
+    /// Most feeds.
+    pub limit: usize,
+}
+
+/// Feeds with at least one block ever, by name.
+pub fn list(connection: &Connection, space: &Id, listing: &Listing<'_>) -> StoreResult<Vec<Feed>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND feedId > ?2 AND createdAt IS NOT NULL \
+         AND (?3 IS NULL OR feedNamespace = ?3) AND substr(feedId, 1, length(?4)) = ?4 ORDER BY feedId LIMIT ?5"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(
+        (
+            space.as_str(),
+            listing.after.map_or("", Id::as_str),
+            listing.namespace.map(Namespace::as_str),
+            listing.prefix.unwrap_or_default(),
+            i64::try_from(listing.limit).unwrap_or(i64::MAX),
+        ),
+        |row| Ok(from_row(row)),
+    )?;
+    rows.map(|row| row?).collect()
+}
+
+/// The numbers of all feeds of some namespaces.
+pub fn of_namespaces(connection: &Connection, space: &Id, namespaces: &[Namespace]) -> StoreResult<Vec<i64>> {
+    let sql = "SELECT feedPrivateId FROM feeds WHERE spaceId = ?1 \
+               AND feedNamespace IN (SELECT value FROM json_each(?2))";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map((space.as_str(), json(namespaces)?), |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// As it is listed.
+impl From<Feed> for FeedInfo {
+    fn from(feed: Feed) -> Self {
+        Self {
+            feed_id: feed.id,
+            namespace: feed.namespace,
+            head_position: feed.head_position,
+            first_position: feed.first_position,
+            block_count: feed.block_count,
+            byte_count: feed.byte_count,
+        }
+    }
+}
+
+/// A list as the JSON text that SQLite takes apart with `json_each`.
+pub fn json<T: serde::Serialize>(list: &[T]) -> StoreResult<String> {
+    serde_json::to_string(list).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+fn from_row(row: &Row<'_>) -> StoreResult<Feed> {
+    let (id, namespace): (String, Option<String>) = (row.get(1)?, row.get(2)?);
+    let (sequence, actor): (Option<u64>, Option<String>) = (row.get(3)?, row.get(4)?);
+    let last = match (sequence, actor) {
+        (Some(sequence), Some(actor)) => Some((sequence, Id::parse(&actor)?)),
+        _ => None,
+    };
+    Ok(Feed {
+        private_id: row.get(0)?,
+        id: Id::parse(&id)?,
+        namespace: namespace.map(|namespace| Namespace::parse(&namespace)).transpose()?,
+        last,
+        head_position: row.get(5)?,
+        first_position: row.get(6)?,
+        block_count: row.get(7)?,
+        byte_count: row.get(8)?,
+        pruned_below: row.get(9)?,
+        created_at: row.get(10)?,
+    })
+}

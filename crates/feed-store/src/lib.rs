@@ -1,0 +1,27 @@
+//! Blocks in SQLite: the tables that every peer of a space has, whether it gives positions or only keeps a copy.
+//!
+//! [`Database`] opens a file and brings its schema up to date; the modules beside it are the statements, as functions of
+//! a connection, so that the authority and a replica put them together into their own transactions. The authority is in
+//! `alluvium-feeds`, the replica in `alluvium-feed-replica`. The schema is written down in `docs/formats/feeds.md`.
+//!
+//! SQLite does its own I/O, so this crate goes to the disk without the seam of `alluvium-env`; the simulation runs it on
+//! real files.
+
+pub mod blocks;
+mod database;
+mod error;
+pub mod feeds;
+pub mod page;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod schema;
+pub mod seal;
+pub mod spaces;
+
+pub use database::{Database, Durability};
+pub use error::{StoreError, StoreResult};
+pub use page::{Page, PageLimits, Selection};
+pub use seal::{Cypher, SealError};
+
+/// Re-exported so that users of this crate put statements together with the same version.
+pub use rusqlite;

@@ -1,0 +1,141 @@
+//! The schema, as numbered steps that run once each. `docs/formats/feeds.md` explains the columns.
+
+use rusqlite::Connection;
+
+use crate::{StoreError, StoreResult};
+
+/// Steps in their order. A released step never changes.
+const STEPS: &[&str] = &[FIRST];
+
+const FIRST: &str = r"
+CREATE TABLE feeds (
+  feedPrivateId INTEGER PRIMARY KEY,
+  spaceId TEXT NOT NULL,
+  feedId TEXT NOT NULL,
+  feedNamespace TEXT,
+  lastSequence INTEGER,
+  lastSequenceActorId TEXT,
+  headPosition INTEGER,
+  firstPosition INTEGER,
+  blockCount INTEGER NOT NULL DEFAULT 0,
+  byteCount INTEGER NOT NULL DEFAULT 0,
+  prunedBelow INTEGER,
+  createdAt INTEGER
+) STRICT;
+CREATE UNIQUE INDEX feeds_space_feed ON feeds (spaceId, feedId);
+CREATE INDEX feeds_pruned ON feeds (spaceId, prunedBelow) WHERE prunedBelow IS NOT NULL;
+
+CREATE TABLE blocks (
+  insertionId INTEGER PRIMARY KEY AUTOINCREMENT,
+  spaceKey INTEGER NOT NULL,
+  feedPrivateId INTEGER NOT NULL REFERENCES feeds (feedPrivateId),
+  position INTEGER,
+  sequence INTEGER NOT NULL,
+  actorId TEXT NOT NULL,
+  prevSequence INTEGER,
+  prevActorId TEXT,
+  timestamp INTEGER,
+  insertionTimestamp INTEGER NOT NULL,
+  dataHash BLOB NOT NULL,
+  positionCheck INTEGER,
+  encryptionKeyId TEXT,
+  iv BLOB,
+  signature BLOB,
+  data BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX blocks_feed_position ON blocks (feedPrivateId, position);
+CREATE UNIQUE INDEX blocks_feed_sequence_actor ON blocks (feedPrivateId, sequence, actorId);
+CREATE UNIQUE INDEX blocks_space_position ON blocks (spaceKey, position) WHERE position IS NOT NULL;
+CREATE INDEX blocks_unpositioned ON blocks (spaceKey, insertionId) WHERE position IS NULL;
+CREATE TRIGGER blocks_data_is_immutable BEFORE UPDATE OF data ON blocks
+BEGIN SELECT RAISE(ABORT, 'the data of a block never changes'); END;
+
+CREATE TABLE subscriptions (
+  subscriptionId TEXT PRIMARY KEY,
+  expiresAt INTEGER NOT NULL,
+  feedPrivateIds TEXT NOT NULL,
+  spaceId TEXT NOT NULL,
+  namespaces TEXT NOT NULL DEFAULT '[]',
+  selectsAll INTEGER NOT NULL DEFAULT 0,
+  createdAt INTEGER NOT NULL,
+  principal TEXT NOT NULL
+) STRICT;
+CREATE INDEX subscriptions_expiry ON subscriptions (expiresAt);
+
+CREATE TABLE spaces (
+  spaceKey INTEGER PRIMARY KEY,
+  spaceId TEXT NOT NULL UNIQUE,
+  nextPosition INTEGER NOT NULL DEFAULT 1,
+  positionCheck INTEGER NOT NULL DEFAULT 0,
+  serverToken TEXT,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  deletedAt INTEGER
+) STRICT;
+
+CREATE TABLE replication (
+  feedPrivateId INTEGER PRIMARY KEY REFERENCES feeds (feedPrivateId),
+  mode TEXT NOT NULL,
+  isExplicit INTEGER NOT NULL,
+  fromPosition INTEGER,
+  pulledTo INTEGER,
+  requestedAt INTEGER NOT NULL
+) STRICT;
+CREATE TABLE selectors (
+  id INTEGER PRIMARY KEY,
+  spaceId TEXT NOT NULL,
+  selector TEXT NOT NULL,
+  fromPolicy TEXT NOT NULL,
+  UNIQUE (spaceId, selector)
+) STRICT;
+CREATE TABLE syncState (
+  spaceId TEXT PRIMARY KEY,
+  serverToken TEXT,
+  tailCursor INTEGER NOT NULL DEFAULT 0,
+  tailCheck INTEGER,
+  seenPosition INTEGER NOT NULL DEFAULT 0,
+  seenCheck INTEGER,
+  blocksToPull INTEGER NOT NULL DEFAULT 0,
+  replayGeneration INTEGER NOT NULL DEFAULT 0,
+  lastOkAt INTEGER,
+  lastError TEXT
+) STRICT;
+CREATE TABLE conflicts (
+  id INTEGER PRIMARY KEY,
+  feedPrivateId INTEGER NOT NULL REFERENCES feeds (feedPrivateId),
+  sequence INTEGER NOT NULL,
+  actorId TEXT NOT NULL,
+  timestamp INTEGER,
+  detectedAt INTEGER NOT NULL,
+  dataHash BLOB NOT NULL,
+  encryptionKeyId TEXT,
+  iv BLOB,
+  data BLOB NOT NULL,
+  UNIQUE (feedPrivateId, sequence, actorId, dataHash)
+) STRICT;
+CREATE TABLE identity (
+  onlyRow INTEGER PRIMARY KEY CHECK (onlyRow = 1),
+  storeToken TEXT NOT NULL,
+  actorId TEXT
+) STRICT;
+";
+
+/// Runs the steps that a file has not seen yet.
+pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    transaction
+        .execute_batch("CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY) STRICT")?;
+    let found: i64 =
+        transaction.query_row("SELECT coalesce(max(version), 0) FROM migrations", [], |row| row.get(0))?;
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    if found > known {
+        return Err(StoreError::Newer { found, known });
+    }
+    for (version, step) in (1..).zip(STEPS) {
+        if version > found {
+            transaction.execute_batch(step)?;
+            transaction.execute("INSERT INTO migrations (version) VALUES (?1)", [version])?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Why a request gets no answer of its own kind: refused, or the store failed.
+
+use alluvium_feed_protocol::{ErrorCode, ErrorResponse, RequestId};
+use alluvium_feed_store::{StoreError, rusqlite};
+
+/// A refusal or a fault.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The caller's doing.
+    Refused(ErrorCode, String),
+    /// The store's.
+    Store(StoreError),
+}
+
+impl Failure {
+    pub(crate) fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::Refused(code, message.into())
+    }
+
+    /// What the caller is told. Trouble inside is logged in full and told in general.
+    pub(crate) fn into_response(self, request_id: RequestId) -> ErrorResponse {
+        match self {
+            Self::Refused(code, message) => ErrorResponse::new(request_id, code, message),
+            Self::Store(error) if error.is_full() => {
+                tracing::warn!(%error, "a space has no room");
+                ErrorResponse::new(request_id, ErrorCode::Overloaded, "the disk is full")
+            }
+            Self::Store(error) => {
+                tracing::error!(%error, "a space failed");
+                ErrorResponse::new(request_id, ErrorCode::Internal, "the space cannot be used")
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(error.into())
+    }
+}

@@ -1,0 +1,149 @@
+//! Hints: who listens to which feeds of a space, and what each has not been told yet.
+//!
+//! A listener holds at most one pending hint for each of its subscriptions; what happens meanwhile is merged into it. So
+//! a stuck reader costs a bounded amount of memory and holds up nobody.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
+
+use alluvium_feed_protocol::limits::HINT_FEEDS_MAX;
+use alluvium_feed_protocol::{FeedAdvanced, Id, Namespace};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// A feed that has moved.
+#[derive(Clone, Debug)]
+pub(crate) struct Moved {
+    pub(crate) feed: i64,
+    pub(crate) feed_id: Id,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) position: u64,
+}
+
+/// Which feeds a subscription is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interest {
+    pub(crate) all: bool,
+    pub(crate) feeds: HashSet<i64>,
+    pub(crate) namespaces: Vec<Namespace>,
+    /// Namespaces that the subscriber is bound to.
+    pub(crate) bound_to: Option<Vec<Namespace>>,
+    pub(crate) expires_at: u64,
+}
+
+impl Interest {
+    fn covers(&self, moved: &Moved) -> bool {
+        let namespace = moved.namespace.as_ref();
+        let is_visible = self
+            .bound_to
+            .as_ref()
+            .is_none_or(|bound| namespace.is_some_and(|namespace| bound.contains(namespace)));
+        let is_wanted = self.all
+            || self.feeds.contains(&moved.feed)
+            || namespace.is_some_and(|namespace| self.namespaces.contains(namespace));
+        is_visible && is_wanted
+    }
+}
+
+/// The receiving end of hints: one for each connection, for all its subscriptions in all spaces.
+#[derive(Debug, Default)]
+pub struct Listener {
+    pending: Mutex<BTreeMap<(Id, Id), Pending>>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    position: u64,
+    feeds: BTreeSet<Id>,
+    /// Feeds beyond those that are named.
+    more: u64,
+}
+
+impl Listener {
+    /// A listener that hears nothing yet: subscribe through it.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// What has come since the last call.
+    pub fn take(&self) -> Vec<FeedAdvanced> {
+        let pending = std::mem::take(&mut *self.pending.lock());
+        let hints = pending.into_iter().map(|((space_id, subscription_id), pending)| FeedAdvanced {
+            space_id,
+            subscription_id,
+            position: pending.position,
+            count: pending.feeds.len() as u64 + pending.more,
+            feed_ids: pending.feeds.into_iter().collect(),
+        });
+        hints.collect()
+    }
+
+    /// Waits until there is something to take.
+    pub async fn ready(&self) {
+        loop {
+            let rung = self.bell.notified();
+            if !self.pending.lock().is_empty() {
+                return;
+            }
+            rung.await;
+        }
+    }
+
+    fn merge(&self, space: &Id, subscription: &Id, moved: &[&Moved]) {
+        let mut all = self.pending.lock();
+        let pending = all.entry((space.clone(), subscription.clone())).or_default();
+        for moved in moved {
+            pending.position = pending.position.max(moved.position);
+            if pending.feeds.len() < HINT_FEEDS_MAX {
+                pending.feeds.insert(moved.feed_id.clone());
+            } else if !pending.feeds.contains(&moved.feed_id) {
+                pending.more += 1;
+            }
+        }
+        drop(all);
+        self.bell.notify_one();
+    }
+}
+
+/// The listeners of one space.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    live: Mutex<HashMap<Id, (Interest, Weak<Listener>)>>,
+}
+
+impl Hub {
+    /// Lets a listener hear of a subscription's feeds, in place of whoever did before.
+    pub(crate) fn attach(&self, subscription: &Id, interest: Interest, listener: &Arc<Listener>) {
+        self.live.lock().insert(subscription.clone(), (interest, Arc::downgrade(listener)));
+    }
+
+    /// A subscription that has ended.
+    pub(crate) fn detach(&self, subscription: &Id) {
+        self.live.lock().remove(subscription);
+    }
+
+    /// Tells everyone concerned; forgets those that are gone. Called after the commit.
+    pub(crate) fn publish(&self, space: &Id, moved: &[Moved], now_ms: u64) {
+        if moved.is_empty() {
+            return;
+        }
+        self.live.lock().retain(|subscription, (interest, listener)| {
+            let Some(listener) = listener.upgrade().filter(|_| interest.expires_at > now_ms) else {
+                return false;
+            };
+            let concerned: Vec<&Moved> = moved.iter().filter(|moved| interest.covers(moved)).collect();
+            if !concerned.is_empty() {
+                listener.merge(space, subscription, &concerned);
+            }
+            true
+        });
+    }
+
+    /// How many subscriptions have a listener.
+    pub(crate) fn listeners(&self) -> usize {
+        let mut live = self.live.lock();
+        live.retain(|_, (_, listener)| listener.strong_count() > 0);
+        live.len()
+    }
+}

@@ -1,0 +1,105 @@
+//! Who a caller is and what it may do: the only place where that is decided.
+//!
+//! A transport hands the credentials of a connection or request to the [`Gate`] and gets a [`Principal`]; every request
+//! then passes through [`Principal::check`] once, before it is carried out. What a namespace hides is left out where
+//! selections are made, with [`Principal::may_see`].
+
+use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Request};
+
+use crate::failure::Failure;
+
+/// Turns credentials into a principal.
+pub trait Gate: Send + Sync {
+    /// Who presents these credentials; `None` are none at all. The error is told to the caller.
+    fn decide(&self, credentials: Option<&str>) -> Result<Principal, ErrorCode>;
+}
+
+/// Everyone may do everything.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct OpenGate;
+
+impl Gate for OpenGate {
+    fn decide(&self, _credentials: Option<&str>) -> Result<Principal, ErrorCode> {
+        Ok(Principal::anyone())
+    }
+}
+
+/// A caller.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
+pub struct Principal {
+    /// What it is called in logs and owns its subscriptions by.
+    pub name: String,
+    /// Whether many callers go by this name, so that bounds for one caller don't apply to it.
+    pub is_shared: bool,
+    /// The spaces it may use: names, or beginnings of names that end in `*`; `None` for all.
+    pub spaces: Option<Vec<String>>,
+    /// Whether it may query and subscribe.
+    pub may_read: bool,
+    /// Whether it may append.
+    pub may_append: bool,
+    /// Whether it may list feeds.
+    pub may_list: bool,
+    /// The namespaces it may read and write; `None` for all.
+    pub namespaces: Option<Vec<Namespace>>,
+    /// The actors it may write as; `None` for all.
+    pub actors: Option<Vec<Id>>,
+}
+
+impl Principal {
+    /// Someone who may do everything.
+    pub fn anyone() -> Self {
+        Self {
+            name: "anyone".to_owned(),
+            is_shared: true,
+            spaces: None,
+            may_read: true,
+            may_append: true,
+            may_list: true,
+            namespaces: None,
+            actors: None,
+        }
+    }
+
+    /// Whether a request may be carried out in a space.
+    pub(crate) fn check(&self, space: &Id, request: &Request) -> Result<(), Failure> {
+        let forbidden = |what: &str| Err(Failure::refused(ErrorCode::Forbidden, what));
+        if !self.may_use(space) {
+            return forbidden("this space is not open to the caller");
+        }
+        match request {
+            Request::Hello(_) | Request::Unsubscribe(_) => Ok(()),
+            Request::Query(_) | Request::Subscribe(_) if self.may_read => Ok(()),
+            Request::Query(_) | Request::Subscribe(_) => forbidden("the caller may not read"),
+            Request::ListFeeds(_) if self.may_list => Ok(()),
+            Request::ListFeeds(_) => forbidden("the caller may not list feeds"),
+            Request::Append(_) if !self.may_append => forbidden("the caller may not append"),
+            Request::Append(append) => {
+                let is_foreign =
+                    |actor: &Id| self.actors.as_ref().is_some_and(|actors| !actors.contains(actor));
+                if append.blocks.iter().any(|block| is_foreign(&block.actor_id)) {
+                    return forbidden("the caller may not write as this actor");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a space is open to it.
+    pub(crate) fn may_use(&self, space: &Id) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(beginning) => space.as_str().starts_with(beginning),
+            None => pattern == space.as_str(),
+        };
+        self.spaces.as_ref().is_none_or(|spaces| spaces.iter().any(fits))
+    }
+
+    /// Whether feeds of a namespace exist for it. Feeds without one are hidden from whoever is bound to some.
+    pub(crate) fn may_see(&self, namespace: Option<&Namespace>) -> bool {
+        match (&self.namespaces, namespace) {
+            (None, _) => true,
+            (Some(namespaces), Some(namespace)) => namespaces.contains(namespace),
+            (Some(_), None) => false,
+        }
+    }
+}

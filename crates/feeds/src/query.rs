@@ -1,0 +1,157 @@
+//! Queries: pages of blocks after a cursor.
+
+use std::collections::HashSet;
+
+use alluvium_feed_protocol::limits::{PAGE_BLOCKS_DEFAULT, PAGE_BYTES_DEFAULT};
+use alluvium_feed_protocol::{Check, ErrorCode, QueryRequest, QueryResponse, Token};
+use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::{Page, PageLimits, Selection, blocks, feeds, page, spaces};
+
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::principal::Principal;
+use crate::subscribe;
+
+/// What a client says it knows: token, position, and the check there.
+pub(crate) type Expected<'a> = (Option<&'a Token>, Option<u64>, Option<Check>);
+
+/// Whether a client's knowledge is still part of this history. What can't be told any more counts as known.
+pub(crate) fn knows_history(
+    connection: &Connection,
+    space: &spaces::Space,
+    (token, position, check): Expected<'_>,
+) -> Result<bool, Failure> {
+    if token.is_some_and(|token| space.token.as_ref() != Some(token)) {
+        return Ok(false);
+    }
+    let Some(position) = position else { return Ok(true) };
+    if position > space.max_position() {
+        return Ok(false);
+    }
+    let Some(check) = check else { return Ok(true) };
+    let ours = check_at(connection, space, position)?;
+    Ok(ours.is_none_or(|ours| ours == check))
+}
+
+/// The check at a position, if it can be told.
+fn check_at(connection: &Connection, space: &spaces::Space, position: u64) -> Result<Option<Check>, Failure> {
+    if position == space.max_position() {
+        return Ok(Some(space.check));
+    }
+    Ok(blocks::check_at(connection, space.key, position)?)
+}
+
+/// Answers a query on a snapshot.
+pub(crate) fn answer(
+    connection: &Connection,
+    space: &spaces::Space,
+    principal: &Principal,
+    request: &QueryRequest,
+    options: &Options,
+    now_ms: u64,
+) -> Result<QueryResponse, Failure> {
+    let expected =
+        (request.expected_server_token.as_ref(), request.expected_position, request.expected_check);
+    let reset = !knows_history(connection, space, expected)?;
+    let cursor = if reset { 0 } else { request.cursor.unwrap_or(0) };
+    let selected = selected(connection, space, principal, request, now_ms)?;
+    let limits = PageLimits {
+        blocks_max: bounded(request.limit, PAGE_BLOCKS_DEFAULT, options.limits.page_blocks_max),
+        bytes_max: bounded(request.max_bytes, PAGE_BYTES_DEFAULT, options.limits.page_bytes_max),
+        examined_max: options.page_examined_max,
+    };
+    let selection = selected.as_deref().map_or(Selection::All, Selection::Feeds);
+    let Page { blocks, complete_to } = page::read(connection, space.key, selection, cursor, limits)?;
+    // Nothing selected lies between the last block and the end, so a quiet selection need not be searched again. Safe
+    // because positions become visible in their order.
+    let next_cursor = complete_to.unwrap_or_else(|| space.max_position());
+    Ok(QueryResponse {
+        request_id: request.request_id.clone(),
+        space_id: None,
+        blocks,
+        next_cursor,
+        has_more: complete_to.is_some(),
+        server_token: crate::space::token(space)?,
+        max_position: space.max_position(),
+        check: check_at(connection, space, next_cursor)?,
+        cursor_block: cursor_block(connection, space, principal, cursor)?,
+        reset,
+        pruned_below: pruned_below(connection, space, selected.as_deref(), cursor)?,
+    })
+}
+
+/// The block at the cursor. Not for callers from whom namespaces are hidden; the check tells them as much.
+fn cursor_block(
+    connection: &Connection,
+    space: &spaces::Space,
+    principal: &Principal,
+    cursor: u64,
+) -> Result<Option<alluvium_feed_protocol::BlockKey>, Failure> {
+    if cursor == 0 || principal.namespaces.is_some() {
+        return Ok(None);
+    }
+    Ok(blocks::key_at(connection, space.key, cursor)?)
+}
+
+fn bounded(wanted: Option<u64>, default: usize, max: usize) -> usize {
+    wanted.map_or(default, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX)).clamp(1, max)
+}
+
+/// The numbers of the selected feeds; `None` for all of the space.
+fn selected(
+    connection: &Connection,
+    space: &spaces::Space,
+    principal: &Principal,
+    request: &QueryRequest,
+    now_ms: u64,
+) -> Result<Option<Vec<i64>>, Failure> {
+    let mut selected = match (&request.feed_ids, &request.subscription_id) {
+        (Some(_), Some(_)) => {
+            let message = "a query has `feedIds` or `subscriptionId`, not both";
+            return Err(Failure::refused(ErrorCode::BadRequest, message));
+        }
+        (Some(ids), None) => {
+            let mut feeds = Vec::with_capacity(ids.len());
+            for id in ids {
+                feeds.extend(feeds::find(connection, &space.id, id)?.map(|feed| feed.private_id));
+            }
+            Some(feeds)
+        }
+        (None, Some(subscription)) => {
+            subscribe::selected(connection, &space.id, subscription, principal, now_ms)?
+        }
+        (None, None) => None,
+    };
+    for namespaces in [request.namespaces.as_deref(), principal.namespaces.as_deref()].into_iter().flatten() {
+        let visible = feeds::of_namespaces(connection, &space.id, namespaces)?;
+        selected = Some(match selected {
+            None => visible,
+            Some(feeds) => {
+                let visible: HashSet<i64> = visible.into_iter().collect();
+                feeds.into_iter().filter(|feed| visible.contains(feed)).collect()
+            }
+        });
+    }
+    Ok(selected)
+}
+
+/// From where on the selected feeds are complete, if something after the cursor was pruned.
+fn pruned_below(
+    connection: &Connection,
+    space: &spaces::Space,
+    selected: Option<&[i64]>,
+    cursor: u64,
+) -> Result<Option<u64>, Failure> {
+    let sql = "SELECT feedPrivateId, prunedBelow FROM feeds INDEXED BY feeds_pruned \
+               WHERE spaceId = ?1 AND prunedBelow > ?2 + 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((space.id.as_str(), cursor))?;
+    let mut highest = None;
+    while let Some(row) = rows.next()? {
+        let (feed, below): (i64, u64) = (row.get(0)?, row.get(1)?);
+        if selected.is_none_or(|selected| selected.contains(&feed)) {
+            highest = highest.max(Some(below));
+        }
+    }
+    Ok(highest)
+}

@@ -1,0 +1,311 @@
+//! The one handler behind all transports.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_env::{DiskLock, Env};
+use alluvium_feed_protocol::{
+    AppendRequest, ErrorCode, Hello, Id, Limits, QueryRequest, Request, Response, UnsubscribeResponse,
+    Welcome,
+};
+
+use crate::append::Checked;
+use crate::cache::Cache;
+use crate::failure::Failure;
+use crate::hub::Listener;
+use crate::options::Options;
+use crate::principal::Principal;
+use crate::queue;
+use crate::space::Space;
+
+/// The version of the protocol.
+const PROTOCOL: u64 = 1;
+
+/// Why a service does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder can't be used.
+    #[error("cannot use the folder of feeds: {0}")]
+    Folder(#[from] std::io::Error),
+    /// Another process has it.
+    #[error("another process uses the folder of feeds")]
+    Locked,
+}
+
+/// The authority of all spaces in a folder.
+#[derive(Debug)]
+pub struct Service {
+    options: Arc<Options>,
+    cache: Cache,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Service {
+    /// Takes a folder for itself. Spaces are opened when they are asked for.
+    pub fn open(folder: &Path, env: Env, options: Options) -> Result<Self, OpenError> {
+        env.disk.create_dir_all(folder)?;
+        let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
+        let options = Arc::new(options);
+        let cache = Cache::new(folder, env, Arc::clone(&options));
+        Ok(Self { options, cache, _lock: lock })
+    }
+
+    /// What messages may hold.
+    pub fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    /// Carries out a request and returns its answer, blocking meanwhile. `listener` is the caller's connection, if it
+    /// can be sent hints.
+    pub fn handle_blocking(
+        &self,
+        principal: &Principal,
+        space: &Id,
+        request: Request,
+        listener: Option<&Arc<Listener>>,
+    ) -> Response {
+        let id = request.request_id().clone();
+        let outcome = match request {
+            Request::Append(append) => {
+                return self.append_blocking(principal, space, vec![append]).remove(0);
+            }
+            request => self.carry_out(principal, space, &request, listener),
+        };
+        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+    }
+
+    /// Appends several requests in one transaction, as they are when they wait for the writer together.
+    pub fn append_blocking(
+        &self,
+        principal: &Principal,
+        space: &Id,
+        requests: Vec<AppendRequest>,
+    ) -> Vec<Response> {
+        let ids: Vec<_> = requests.iter().map(|request| request.request_id.clone()).collect();
+        let mut batch = Vec::new();
+        let prepared: Vec<_> = requests
+            .into_iter()
+            .map(|request| self.prepare(principal, space, request).map(|checked| batch.push(checked)))
+            .collect();
+        let (outcomes, announcement) = match self.cache.get(space, self.options.creates_spaces) {
+            Ok(open) => {
+                let (outcomes, announcement) = open.append(&batch);
+                (outcomes, Some((open, announcement)))
+            }
+            Err(failure) => {
+                let failure = failure.into_response(ids.first().cloned().unwrap_or_default());
+                return ids
+                    .into_iter()
+                    .map(|request_id| {
+                        Response::Error(alluvium_feed_protocol::ErrorResponse {
+                            request_id,
+                            ..failure.clone()
+                        })
+                    })
+                    .collect();
+            }
+        };
+        let mut outcomes = outcomes.into_iter();
+        let missing = || Err(Failure::refused(ErrorCode::Internal, "an append without an outcome"));
+        let answers = ids.into_iter().zip(prepared).map(|(id, prepared)| {
+            match prepared.and_then(|()| outcomes.next().unwrap_or_else(missing)) {
+                Ok(response) => Response::Append(response),
+                Err(failure) => Response::Error(failure.into_response(id)),
+            }
+        });
+        let answers = answers.collect();
+        if let Some((open, announcement)) = announcement {
+            open.announce(announcement);
+        }
+        answers
+    }
+
+    /// Carries out a request without blocking the calling task. Appends that wait together become one transaction; a
+    /// query that may wait does, if there is nothing to give.
+    pub async fn handle(
+        self: &Arc<Self>,
+        principal: &Principal,
+        space: &Id,
+        request: Request,
+        listener: Option<&Arc<Listener>>,
+    ) -> Response {
+        let id = request.request_id().clone();
+        let outcome = match request {
+            Request::Append(append) => self.append(principal, space, append).await,
+            Request::Query(query) if query.wait_ms.is_some() => self.wait(principal, space, query).await,
+            request => self.on_blocking_thread(principal, space, request, listener).await,
+        };
+        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+    }
+
+    async fn on_blocking_thread(
+        self: &Arc<Self>,
+        principal: &Principal,
+        space: &Id,
+        request: Request,
+        listener: Option<&Arc<Listener>>,
+    ) -> Result<Response, Failure> {
+        let (service, principal, space) = (Arc::clone(self), principal.clone(), space.clone());
+        let listener = listener.cloned();
+        blocking(move || service.carry_out(&principal, &space, &request, listener.as_ref())).await?
+    }
+
+    async fn append(
+        self: &Arc<Self>,
+        principal: &Principal,
+        space: &Id,
+        request: AppendRequest,
+    ) -> Result<Response, Failure> {
+        let checked = self.prepare(principal, space, request)?;
+        let (service, id) = (Arc::clone(self), space.clone());
+        let creates = self.options.creates_spaces;
+        let open = blocking(move || service.cache.get(&id, creates)).await??;
+        let (answer, is_first) = open.queue.push(checked, &self.options)?;
+        if is_first {
+            let options = Arc::clone(&self.options);
+            drop(tokio::task::spawn_blocking(move || queue::drain(&open, &options)));
+        }
+        let outcome = answer.await;
+        let lost = |_| Failure::refused(ErrorCode::Internal, "the writer ended");
+        outcome.map_err(lost)?.map(Response::Append)
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        principal: &Principal,
+        space: &Id,
+        request: QueryRequest,
+    ) -> Result<Response, Failure> {
+        let wait_ms = request.wait_ms.unwrap_or(0).min(self.options.wait_ms_max);
+        let (service, id) = (Arc::clone(self), space.clone());
+        principal.check(space, &Request::Query(request.clone()))?;
+        let creates = self.options.creates_spaces;
+        let open = blocking(move || service.cache.get(&id, creates)).await??;
+        let mut head = open.head.subscribe();
+        let looking = async {
+            loop {
+                head.mark_unchanged();
+                let request = Request::Query(request.clone());
+                let answer = self.on_blocking_thread(principal, space, request, None).await?;
+                let is_news = match &answer {
+                    Response::Query(page) => page.reset || page.has_more || !page.blocks.is_empty(),
+                    _ => true,
+                };
+                if is_news || head.changed().await.is_err() {
+                    return Ok(answer);
+                }
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_millis(wait_ms), looking).await;
+        match waited {
+            Ok(answer) => answer,
+            Err(_elapsed) => self.on_blocking_thread(principal, space, Request::Query(request), None).await,
+        }
+    }
+
+    /// Everything but appends.
+    fn carry_out(
+        &self,
+        principal: &Principal,
+        space: &Id,
+        request: &Request,
+        listener: Option<&Arc<Listener>>,
+    ) -> Result<Response, Failure> {
+        if let Request::Hello(hello) = request {
+            return self.welcome(principal, hello).map(Response::Welcome);
+        }
+        principal.check(space, request)?;
+        named_alike(space, request)?;
+        let open = self.cache.get(space, self.options.creates_spaces)?;
+        match request {
+            Request::Query(query) => open.query(principal, query).map(Response::Query),
+            Request::Subscribe(subscribe) => {
+                open.subscribe(principal, subscribe, listener).map(Response::Subscribe)
+            }
+            Request::Unsubscribe(unsubscribe) => {
+                open.unsubscribe(principal, unsubscribe)?;
+                let request_id = unsubscribe.request_id.clone();
+                Ok(Response::Unsubscribe(UnsubscribeResponse { request_id, space_id: None }))
+            }
+            Request::ListFeeds(list) => open.list(principal, list).map(Response::ListFeeds),
+            Request::Hello(_) | Request::Append(_) => {
+                Err(Failure::refused(ErrorCode::Internal, "a request that is handled elsewhere"))
+            }
+        }
+    }
+
+    fn prepare(&self, principal: &Principal, space: &Id, request: AppendRequest) -> Result<Checked, Failure> {
+        let request = Request::Append(request);
+        principal.check(space, &request)?;
+        named_alike(space, &request)?;
+        let Request::Append(request) = request else {
+            return Err(Failure::refused(ErrorCode::Internal, "an append that is none"));
+        };
+        Checked::new(space, principal, request, &self.options.limits)
+    }
+
+    fn welcome(&self, principal: &Principal, hello: &Hello) -> Result<Welcome, Failure> {
+        if hello.protocol.is_some_and(|protocol| protocol != PROTOCOL) {
+            let message = format!("this server speaks version {PROTOCOL} of the protocol");
+            return Err(Failure::refused(ErrorCode::BadRequest, message));
+        }
+        let mut spaces = Vec::new();
+        for id in hello.spaces.as_deref().unwrap_or_default() {
+            if principal.may_use(id)
+                && let Ok(space) = self.cache.get(id, false)
+            {
+                spaces.push(space.state()?);
+            }
+        }
+        let limits = self.options.limits.clone();
+        Ok(Welcome { request_id: hello.request_id.clone(), protocol: PROTOCOL, limits, spaces })
+    }
+
+    /// Removes a feed's blocks below a position for good; how many that were. For operators: no message does this.
+    pub fn prune(&self, space: &Id, feed: &Id, below: u64) -> Result<u64, String> {
+        self.with_space(space, |open| open.prune(feed, below))
+    }
+
+    /// Marks a space as deleted: from now on every request about it is told so.
+    pub fn delete_space(&self, space: &Id) -> Result<(), String> {
+        self.with_space(space, Space::delete)
+    }
+
+    fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
+        let outcome = self.cache.get(space, false).and_then(|open| act(&open));
+        outcome.map_err(|failure| failure.into_response(alluvium_feed_protocol::RequestId::default()).message)
+    }
+
+    /// Removes expired subscriptions and brings guards up to date. To be called once a minute.
+    pub fn sweep(&self) {
+        for space in self.cache.all() {
+            if let Err(failure) = space.sweep() {
+                tracing::warn!(?failure, "a space was not swept");
+            }
+        }
+    }
+
+    /// Notes the state of every open space, so that the next start can tell whether anything was lost. Call it when no
+    /// more requests come.
+    pub fn close(&self) {
+        for space in self.cache.all() {
+            if let Err(failure) = space.note_now() {
+                tracing::warn!(?failure, "a space was not noted");
+            }
+        }
+    }
+}
+
+/// A request may name the space that its path or connection names already, but no other.
+fn named_alike(space: &Id, request: &Request) -> Result<(), Failure> {
+    if request.space_id().is_some_and(|named| named != space) {
+        return Err(Failure::refused(ErrorCode::BadRequest, "`spaceId` and path name different spaces"));
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let ended = |_| Failure::refused(ErrorCode::Internal, "the work was not finished");
+    tokio::task::spawn_blocking(work).await.map_err(ended)
+}
