@@ -49,27 +49,19 @@ fn is_host(value: &[u8]) -> bool {
 impl Refusal {
     /// The answer. Where the end of the request is in doubt, the connection is closed after it.
     pub(crate) fn into_response(self) -> Response {
-        let (status, code, message) = match self {
-            Self::Host => (
-                StatusCode::BAD_REQUEST,
-                "invalid_host",
-                "a request needs one `Host` header with a host in it",
-            ),
-            Self::AmbiguousLength => (
-                StatusCode::BAD_REQUEST,
-                "ambiguous_length",
-                "the length of the body is given by `Content-Length` or by `Transfer-Encoding`, and once",
-            ),
-            Self::TransferCoding => (
-                StatusCode::NOT_IMPLEMENTED,
-                "unsupported_transfer_coding",
-                "`Transfer-Encoding` is understood as `chunked` and in no other way",
-            ),
-            Self::Expectation => (
-                StatusCode::EXPECTATION_FAILED,
-                "expectation_failed",
-                "`Expect` is understood as `100-continue` and in no other way",
-            ),
+        let (status, code) = match self {
+            Self::Host => (StatusCode::BAD_REQUEST, "invalid_host"),
+            Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
+            Self::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "unsupported_transfer_coding"),
+            Self::Expectation => (StatusCode::EXPECTATION_FAILED, "expectation_failed"),
+        };
+        let message = match self {
+            Self::Host => "a request needs one `Host` header with a host in it",
+            Self::AmbiguousLength => {
+                "`Content-Length` or `Transfer-Encoding` gives the length of a body, and once"
+            }
+            Self::TransferCoding => "`Transfer-Encoding` is understood as `chunked` and in no other way",
+            Self::Expectation => "`Expect` is understood as `100-continue` and in no other way",
         };
         let mut response = error_response(status, code, message);
         let headers = response.headers_mut();

@@ -87,7 +87,9 @@ fn subscribers_who_share_events_also_share_what_is_unfinished() {
     put(&server, "s", &[TEXT], b"");
     let mut subscribers: Vec<Events> = (0..3).map(|_| subscribe(&server, "s", "now")).collect();
     let mut texts = vec![String::new(); subscribers.len()];
-    subscribers.iter_mut().for_each(|events| drop(next(events)));
+    for events in &mut subscribers {
+        next(events);
+    }
     for part in [&b"x\xf0\x9f"[..], b"\x98", b"\x80y"] {
         let offset = append(&server, "s", &[TEXT], part);
         for (events, text) in subscribers.iter_mut().zip(&mut texts) {

@@ -155,9 +155,9 @@ fn stored_bytes_that_cannot_be_read_are_an_answer_and_not_a_broken_connection() 
         send(&server, "POST", "s", &[TEXT], "evil".repeat(200_000).as_bytes());
         spoil(&server, "evil".repeat(10).as_bytes(), |file, at| {
             if is_cut {
-                file.set_len(at + 1000).unwrap()
+                file.set_len(at + 1000).unwrap();
             } else {
-                file.write_all_at(b"E", at + 700_000).unwrap()
+                file.write_all_at(b"E", at + 700_000).unwrap();
             }
         });
         for mode in ["", "&live=long-poll", "&live=sse"] {

@@ -132,14 +132,13 @@ impl ReadPlan {
     /// The next bytes, about as many as was asked for; `None` at the end. Blocks on the disk unless
     /// [`in_memory`](Self::in_memory). Checksums are verified; after a fault the plan is over.
     pub fn fetch(&mut self) -> Option<Result<Vec<Bytes>, ReadFault>> {
-        self.fetch_by(|file, buffer, at| file.read_exact_at(buffer, at).map(|()| true), u32::MAX)
+        self.fetch_by(|file, buffer, at| file.read_exact_at(buffer, at).map(|()| true), usize::MAX)
     }
 
     /// As [`fetch`](Self::fetch), but never waits for the disk, nor reads much more than it gives: where it would
     /// have to, it returns an empty list and the plan is as before.
     pub fn fetch_cached(&mut self) -> Option<Result<Vec<Bytes>, ReadFault>> {
-        const UNIT_BYTES_MAX: u32 = 2 * READ_BYTES_MAX as u32;
-        self.fetch_by(|file, buffer, at| file.read_cached_at(buffer, at), UNIT_BYTES_MAX)
+        self.fetch_by(|file, buffer, at| file.read_cached_at(buffer, at), WHOLE_PIECES_MAX * READ_BYTES_MAX)
     }
 
     /// The next blocks of a table as they lie in memory, if they are large and were checked before. They must not be
@@ -193,11 +192,11 @@ impl ReadPlan {
     }
 
     /// `unit_bytes_max` is the largest unit that is read through to be checked.
-    fn fetch_by(&mut self, read: ReadAt, unit_bytes_max: u32) -> Option<Result<Vec<Bytes>, ReadFault>> {
+    fn fetch_by(&mut self, read: ReadAt, unit_bytes_max: usize) -> Option<Result<Vec<Bytes>, ReadFault>> {
         let first = self.parts.front()?;
         let is_held = first.memory.is_some();
-        let (unit_bytes, is_verified) = (first.unit.len, first.is_verified());
-        let is_in_pieces = unit_bytes as usize > self.piece_bytes * WHOLE_PIECES_MAX;
+        let (unit_bytes, is_verified) = (first.unit.len as usize, first.is_verified());
+        let is_in_pieces = unit_bytes > self.piece_bytes * WHOLE_PIECES_MAX;
         let fetched = if is_held {
             Ok(self.fetch_memory())
         } else if let Some(copied) = self.copy_memory() {

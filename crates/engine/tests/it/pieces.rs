@@ -26,7 +26,9 @@ fn fetched(mut plan: ReadPlan, piece_bytes: usize) -> Vec<u8> {
         assert!(!pieces.is_empty(), "a fetch that may wait gives something");
         let total: usize = pieces.iter().map(bytes::Bytes::len).sum();
         assert!(total <= 2 * piece_bytes, "{total} bytes where {piece_bytes} were asked for");
-        pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        for piece in pieces {
+            bytes.extend_from_slice(&piece);
+        }
     }
     bytes
 }

@@ -1,6 +1,6 @@
 //! Readers that stop reading: what they hold, and that others go on.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use alluvium_http::{PIECE_BYTES, QUEUED_BYTES_MAX, SCARCE_PIECE_BYTES};
 
@@ -36,11 +36,13 @@ fn stall(
 ) -> Vec<BufReader<TcpStream>> {
     let stalled: Vec<_> =
         (0..READERS).map(|_| send(server, "GET /large HTTP/1.1\r\nhost: x\r\n\r\n")).collect();
-    let deadline = Instant::now() + LONG;
-    while !enough(responses.held()) {
-        assert!(Instant::now() < deadline, "{} bytes are held", responses.held());
-        std::thread::yield_now();
-    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let waited = runtime.block_on(tokio::time::timeout(LONG, async {
+        while !enough(responses.held()) {
+            tokio::task::yield_now().await;
+        }
+    }));
+    assert!(waited.is_ok(), "{} bytes are held", responses.held());
     stalled
 }
 

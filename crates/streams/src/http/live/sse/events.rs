@@ -55,7 +55,9 @@ impl Place {
             let (rest, read) = read_next(plan).await;
             plan = rest;
             let Some(pieces) = read.transpose()? else { break };
-            pieces.iter().for_each(|piece| before.extend_from_slice(piece));
+            for piece in pieces {
+                before.extend_from_slice(&piece);
+            }
         }
         Ok(Self { offset, split: TextSplit::at_end_of(&before) })
     }
