@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod read;
 mod remove;
+mod report;
 mod tail;
 mod target;
 

@@ -6,6 +6,9 @@ use crate::command::Command;
 use crate::error::StorageError;
 use crate::options::Limits;
 
+/// How often [`Queue::gather`] lets others go first: with nobody there that takes less than a sync.
+const YIELDS_MAX: u32 = 200;
+
 /// Commands in the order in which they will be admitted.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -55,6 +58,23 @@ impl Queue {
         Ok(())
     }
 
+    /// Lets the callers of the last batch come back: while fewer than `wanted` commands wait, other threads go first,
+    /// at most [`YIELDS_MAX`] times.
+    ///
+    /// Without it batches alternate between a small one, taken as soon as the first of the callers that were just
+    /// answered has come back, and a large one of those that came during its sync. With 64 callers on two cores that
+    /// cost a fifth of the throughput.
+    pub(crate) fn gather(&self, wanted: usize) {
+        for _ in 0..YIELDS_MAX {
+            let waiting = self.waiting.lock();
+            if waiting.stopped || waiting.commands.len() >= wanted {
+                return;
+            }
+            drop(waiting);
+            std::thread::yield_now();
+        }
+    }
+
     /// Moves what waits into `into` (which must be empty), sleeping until there is something.
     /// Returns `false` once the queue has stopped and is empty.
     pub(crate) fn take(&self, into: &mut Vec<Command>) -> bool {
@@ -88,5 +108,24 @@ impl Queue {
     pub(crate) fn stop(&self) {
         self.waiting.lock().stopped = true;
         self.ready.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathering_ends_with_or_without_what_it_waits_for() {
+        let queue = Queue::new(&Limits::default());
+        // Nobody comes.
+        queue.gather(8);
+        assert_eq!(queue.len(), 0);
+        // It has come.
+        queue.gather(0);
+        // Nobody can come any more.
+        queue.stop();
+        queue.gather(8);
+        assert!(!queue.take(&mut Vec::new()));
     }
 }

@@ -15,6 +15,10 @@ use crate::fold::FoldError;
 /// How often the maintenance thread looks for expired streams and other work by itself.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// After a batch of at least this many commands, the next is worth waiting for: see
+/// [`Queue::gather`](crate::queue::Queue::gather).
+const GATHERED_BATCH_MIN: usize = 8;
+
 /// The maintenance thread's alarm clock, and the handles of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Maintenance {
@@ -45,7 +49,20 @@ impl Inner {
 
     fn commit_loop(&self, index: usize) {
         let mut commands = Vec::new();
-        while self.shards[index].queue.take(&mut commands) && self.commit(index, &mut commands) {}
+        let mut last = 0;
+        loop {
+            let queue = &self.shards[index].queue;
+            if last >= GATHERED_BATCH_MIN {
+                queue.gather(last / 2);
+            }
+            if !queue.take(&mut commands) {
+                return;
+            }
+            last = commands.len();
+            if !self.commit(index, &mut commands) {
+                return;
+            }
+        }
     }
 
     fn maintenance_loop(&self) {

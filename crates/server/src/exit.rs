@@ -45,7 +45,7 @@ pub enum ServeError {
     /// A thread could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Signals cannot be received, or the announcement cannot be written.
+    /// Signals cannot be received.
     #[error("cannot run: {0}")]
     Io(#[from] io::Error),
 }

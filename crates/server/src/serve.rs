@@ -46,7 +46,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
-        announce(config, &server, &recovered, out)?;
+        announce(config, &server, &recovered, out);
         until_told_to_stop(config, server, signals).await;
         Ok::<(), io::Error>(())
     })?;
@@ -119,26 +119,24 @@ fn now() -> Instant {
 }
 
 /// Tells where the server is, what it has and how to try it.
-fn announce(
-    config: &Config,
-    server: &Server<Streams>,
-    recovered: &str,
-    out: &mut dyn io::Write,
-) -> io::Result<()> {
+fn announce(config: &Config, server: &Server<Streams>, recovered: &str, out: &mut dyn io::Write) {
     let address = server.address();
     let durability = match config.durability {
         alluvium_engine::Durability::Fsync => "fsync (acknowledged once on disk)",
         alluvium_engine::Durability::Os => "os (acknowledged once handed to the operating system)",
     };
-    writeln!(out, "listening on   http://{address}")?;
-    writeln!(out, "data directory {}", config.data_dir.display())?;
-    writeln!(out, "durability     {durability}")?;
-    writeln!(out, "recovered      {recovered}")?;
-    writeln!(
-        out,
-        "try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first"
-    )?;
-    out.flush()
+    let text = format!(
+        "listening on   http://{address}\n\
+         data directory {}\n\
+         durability     {durability}\n\
+         recovered      {recovered}\n\
+         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
+        config.data_dir.display()
+    );
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever started it did not stay to read: no reason not to serve.
+        tracing::warn!(%error, %address, "cannot say where the server is");
+    }
 }
 
 fn engine_options(config: &Config) -> EngineOptions {

@@ -2,7 +2,7 @@
 
 mod writer;
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 
 use clap::Args;
@@ -17,6 +17,7 @@ use super::head::head;
 use super::input::{Batches, Framing};
 use super::interrupt::{Work, watch_over};
 use super::progress::Progress;
+use super::report::ReportArgs;
 use super::target::Target;
 use writer::{Appended, Producer, Writer};
 
@@ -70,6 +71,9 @@ pub(crate) struct AppendArgs {
 
     #[command(flatten)]
     producer: ProducerArgs,
+
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Who appends, for the server's eyes (PROTOCOL §5.2.1).
@@ -122,10 +126,17 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), 
     } else {
         append_messages(connection, &mut writer, &args.messages, args.close)
     };
-    if let Some(place) = writer.place() {
-        connection.notes().place(&place, &outcome);
+    let notes = connection.notes();
+    if outcome.is_err() {
+        notes.note(writer.covered());
     }
-    outcome
+    match writer.place() {
+        Some(place) => notes.place(&place, &outcome),
+        None if outcome.is_ok() => notes.note("standard input is empty: nothing appended"),
+        None => {}
+    }
+    let already_appended = outcome?;
+    args.report.print(&writer.report(already_appended))
 }
 
 /// The stream's content type, which appends must name; creates the stream if asked to.
@@ -148,22 +159,21 @@ fn content_type(client: &Client, target: &Target, args: &AppendArgs) -> Result<S
     Ok(args.content_type.clone().unwrap_or(existing))
 }
 
+/// Appends standard input. Nothing of it can be there already.
 fn append_input(
     connection: &ConnectionArgs,
     writer: &mut Writer,
     framing: Framing,
     close: bool,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let stdin = io::stdin();
+    if stdin.is_terminal() {
+        connection.notes().note("reading from the terminal; Ctrl-D ends the input");
+    }
     let mut progress = Progress::new(connection.quiet, &stdin, input_size(&stdin));
     let mut batches = Batches::new(unbuffered(&stdin)?, framing);
     writer.cover(0, batches.unit());
-    let outcome = append_batches(writer, &mut batches, close, &mut progress);
-    progress.finish();
-    if outcome.is_err() {
-        connection.notes().note(writer.covered());
-    }
-    outcome
+    append_batches(writer, &mut batches, close, &mut progress).map(|()| 0)
 }
 
 fn append_batches(
@@ -185,13 +195,15 @@ fn append_batches(
     Ok(())
 }
 
+/// Appends messages, and counts those that were there already.
 fn append_messages(
     connection: &ConnectionArgs,
     writer: &mut Writer,
     messages: &[String],
     close: bool,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let mut known = 0;
+    writer.cover(0, "messages");
     for (index, message) in messages.iter().enumerate() {
         let last = index + 1 == messages.len();
         let number = index as u64 + 1;
@@ -204,10 +216,10 @@ fn append_messages(
     }
     if known > 0 {
         let reason = writer.known_reason();
-        let (known, all) = (known, messages.len());
+        let all = messages.len();
         connection.notes().note(format_args!("{known} of {all} messages already appended: {reason}"));
     }
-    Ok(())
+    Ok(known)
 }
 
 /// Standard input without the buffer and the lock of [`io::Stdin`], which would hold back and tie up a

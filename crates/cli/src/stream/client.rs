@@ -179,7 +179,10 @@ impl Client {
     pub(crate) fn call_during(&self, call: &Call<'_>, outage: &mut Outage) -> Result<Answer, Failure> {
         loop {
             match self.attempt(call) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    outage.note_end();
+                    return Ok(answer);
+                }
                 Err(AttemptError::Again(trouble)) => outage.wait(&trouble)?,
                 Err(AttemptError::Final(failure)) => return Err(failure),
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use alluvium_server::config::parse_seconds;
 use clap::Args;
 
 use super::client::{Client, RetryPolicy};
@@ -35,8 +36,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
-    /// Give up when the server has been unavailable for this long; 0 tries for ever.
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60)]
+    /// Give up when the server has been unavailable for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
 
     /// Print no notes (such as the next offset) on standard error, only errors.

@@ -1,19 +1,22 @@
 //! `alluvium stream create`: makes a stream, or makes sure of one.
 
+use alluvium_server::config::parse_seconds;
 use clap::Args;
 use ureq::http::Method;
 
 use super::client::CONTENT_TYPE;
-use super::client::Call;
+use super::client::{Answer, Call};
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
+use super::report::{Report, ReportArgs};
+use super::target::Target;
 use alluvium_protocol::header::{STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_NEXT_OFFSET, STREAM_TTL, TRUE};
 
 /// How long a stream lives.
 #[derive(Debug, Args)]
 pub(crate) struct LifetimeArgs {
-    /// Delete the stream after it was neither read nor written for this long.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "expires_at")]
+    /// Delete the stream after it was neither read nor written for this long, such as `90` (seconds), `15m` or `7d`.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, conflicts_with = "expires_at")]
     ttl: Option<u64>,
 
     /// Delete the stream at this time, such as 2030-01-31T12:00:00Z.
@@ -45,6 +48,20 @@ pub(crate) struct CreateArgs {
     /// Create it closed: empty for ever.
     #[arg(long)]
     closed: bool,
+
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+/// What the answer to a PUT says.
+pub(crate) fn made(target: &Target, answer: &Answer) -> Report {
+    Report {
+        url: target.url(),
+        created: Some(answer.status == 201),
+        next_offset: answer.header(STREAM_NEXT_OFFSET).map(str::to_owned),
+        closed: answer.flag(STREAM_CLOSED),
+        already_appended: None,
+    }
 }
 
 pub(crate) fn run(connection: &ConnectionArgs, args: &CreateArgs) -> Result<(), Failure> {
@@ -53,8 +70,5 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &CreateArgs) -> Result<(), 
         .maybe_header(CONTENT_TYPE, args.content_type.clone())
         .maybe_header(STREAM_CLOSED, args.closed.then_some(TRUE));
     let answer = connection.client()?.call(&args.lifetime.apply(call))?;
-    let what = if answer.status == 201 { "created" } else { "exists already" };
-    let offset = answer.header(STREAM_NEXT_OFFSET).unwrap_or("unknown");
-    connection.notes().note(format_args!("{what}: {target}\nnext offset: {offset}"));
-    Ok(())
+    args.report.made(connection, &target, "created", &made(&target, &answer))
 }

@@ -5,11 +5,10 @@ use ureq::http::Method;
 
 use super::client::Call;
 use super::connection::ConnectionArgs;
-use super::create::LifetimeArgs;
+use super::create::{LifetimeArgs, made};
 use super::failure::Failure;
-use alluvium_protocol::header::{
-    STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_NEXT_OFFSET,
-};
+use super::report::ReportArgs;
+use alluvium_protocol::header::{STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM};
 
 /// Arguments of `alluvium stream fork`.
 #[derive(Debug, Args)]
@@ -30,6 +29,9 @@ pub(crate) struct ForkArgs {
 
     #[command(flatten)]
     lifetime: LifetimeArgs,
+
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 pub(crate) fn run(connection: &ConnectionArgs, args: &ForkArgs) -> Result<(), Failure> {
@@ -43,8 +45,5 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &ForkArgs) -> Result<(), Fa
         .maybe_header(STREAM_FORK_OFFSET, args.offset.clone())
         .maybe_header(STREAM_FORK_SUB_OFFSET, args.sub_offset.map(|count| count.to_string()));
     let answer = connection.client()?.call(&args.lifetime.apply(call))?;
-    let what = if answer.status == 201 { "forked" } else { "exists already" };
-    let offset = answer.header(STREAM_NEXT_OFFSET).unwrap_or("unknown");
-    connection.notes().note(format_args!("{what}: {target}\nnext offset: {offset}"));
-    Ok(())
+    args.report.made(connection, &target, "forked", &made(&target, &answer))
 }

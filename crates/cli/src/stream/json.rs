@@ -18,8 +18,10 @@ pub(crate) enum NotJson {
     NoValue,
     #[error("two values without a comma between them in an array")]
     NoComma,
-    #[error("the text ends inside a value")]
+    #[error("this value has no end")]
     Unfinished,
+    #[error("the text ends inside an array")]
+    OpenArray,
     #[error("a message is larger than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
 }
@@ -97,7 +99,7 @@ impl JsonSplitter {
         }
     }
 
-    /// Where it stands: after an error, the byte that it does not like; at the end of the text, just behind it.
+    /// Where it stands: after an error, at what it does not like; at the end of the text, just behind it.
     pub(crate) fn place(&self) -> Place {
         self.place
     }
@@ -128,8 +130,12 @@ impl JsonSplitter {
         &mut self,
         on_message: &mut impl FnMut(&[u8], Place) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.in_string || self.depth > 0 || self.nesting != Nesting::Outside {
+        if self.in_string || self.depth > 0 {
+            self.place = self.message_place;
             return Err(NotJson::Unfinished.into());
+        }
+        if self.nesting != Nesting::Outside {
+            return Err(NotJson::OpenArray.into());
         }
         if self.message.is_empty() { Ok(()) } else { self.emit(on_message) }
     }

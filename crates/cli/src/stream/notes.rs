@@ -26,9 +26,9 @@ impl Notes {
 
     /// Where to go on, at the end of a command. Before the message of a failure it says that it is only how far the
     /// command came.
-    pub(crate) fn place(self, place: &str, outcome: &Result<(), Failure>) {
+    pub(crate) fn place<T>(self, place: &str, outcome: &Result<T, Failure>) {
         let only = match outcome {
-            Ok(()) | Err(Failure::ReaderGone) => "",
+            Ok(_) | Err(Failure::ReaderGone) => "",
             Err(_) => " (reached before the error below)",
         };
         self.note(format_args!("{place}{only}"));

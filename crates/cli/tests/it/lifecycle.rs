@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::support::{Cli, Events, Server, call};
+use super::support::{Cli, Events, Server, call, signal};
 
 const TEXT: &str = "content-type: text/plain";
 
@@ -73,6 +73,18 @@ fn a_reader_that_does_not_finish_is_cut_at_the_deadline() {
     assert_eq!(&proceed, b"HTTP/1.1 100");
     server.terminate();
     assert_eq!(server.ended(), Some(0));
+}
+
+#[test]
+fn a_server_whose_announcement_nobody_reads_serves_all_the_same() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let data = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut server = serve(&address, data.path()).spawn_into(writer);
+    Cli::stream(&format!("http://{address}"), "create a").run().ok();
+    signal(&server, "TERM");
+    assert!(server.wait().unwrap().success());
 }
 
 #[test]

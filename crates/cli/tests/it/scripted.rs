@@ -153,6 +153,7 @@ fn a_failure_that_says_when_to_come_back_is_tried_again() {
             "{}",
             ended.stderr
         );
+        assert!(ended.stderr.contains("the server answers again"), "{}", ended.stderr);
         ended.ok();
         assert_eq!(requests.len(), 2);
     }

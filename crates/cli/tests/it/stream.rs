@@ -46,7 +46,7 @@ fn json_messages_stay_apart() {
     let bad = server.stream("append j --lines").run_with(b"8\n9,10\n");
     let (offset, shown) = (bad.next_offset(), bad.fails_with(1));
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines[0], "appended: 1 lines of the input");
+    assert_eq!(lines[0], "appended: 1 line of the input");
     assert_eq!(lines[1], format!("next offset: {offset} (reached before the error below)"));
     assert!(lines[2].starts_with("error: standard input: line 2, column 2: not one JSON value"), "{shown}");
     assert_eq!(offset, server.stream("read j").run().next_offset());
@@ -244,7 +244,7 @@ fn a_fork_shares_what_was_before_its_offset() {
 #[test]
 fn head_tells_what_create_asked_for() {
     let server = Server::start();
-    server.stream("create a --content-type text/plain --ttl 3600 --closed").run().ok();
+    server.stream("create a --content-type text/plain --ttl 1h --closed").run().ok();
     let head = server.stream("head a").run().ok();
     assert!(head.contains("closed:       yes") && head.contains("ttl:          3600 s"), "{head}");
     let json: serde_json::Value = serde_json::from_str(&server.stream("head a --json").run().ok()).unwrap();
@@ -254,6 +254,43 @@ fn head_tells_what_create_asked_for() {
     assert_eq!(json["url"], format!("{}/v1/stream/a", server.url()));
     let by_url = Cli::stream("http://127.0.0.1:1", "head").arg(json["url"].as_str().unwrap()).run();
     assert_eq!(by_url.ok(), head);
+}
+
+#[test]
+fn programs_get_each_outcome_as_json() {
+    let server = Server::start();
+    let outcome = |arguments: &str| -> serde_json::Value {
+        serde_json::from_str(&server.stream(arguments).run().ok()).unwrap()
+    };
+    let made = outcome("create a --json --content-type text/plain");
+    assert_eq!((&made["created"], &made["closed"]), (&true.into(), &false.into()));
+    assert_eq!(made["url"], format!("{}/v1/stream/a", server.url()));
+    assert_eq!(outcome("create a --json --content-type text/plain")["created"], false);
+    let appended = outcome("append a --json --producer-id p -m x -m y");
+    assert_eq!(appended["already_appended"], 0);
+    assert_eq!(outcome("append a --json --producer-id p -m x -m y -m z")["already_appended"], 2);
+    let forked = outcome("fork a b --json");
+    let closed = outcome("close a --json");
+    assert_eq!((&closed["next_offset"], &closed["closed"]), (&forked["next_offset"], &true.into()));
+    let rest = server.stream("read a --offset").arg(appended["next_offset"].as_str().unwrap()).run();
+    assert_eq!(rest.ok(), "z");
+    let refused = server.stream("append a --json -m x").run();
+    assert_eq!((refused.code, refused.stdout.as_slice()), (Some(4), &b""[..]));
+}
+
+#[test]
+fn an_append_of_nothing_says_so() {
+    let server = Server::start();
+    server.stream("create a --content-type application/json").run().ok();
+    let ended = server.stream("append a").run();
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "standard input is empty: nothing appended\n"));
+    let shown = server.stream("append a -m 1 -m [ -m 3").run().fails_with(1);
+    assert!(shown.starts_with("appended: 1 message of the input\nnext offset: "), "{shown}");
+    assert!(
+        shown.contains("(reached before the error below)\nerror: ") && shown.contains("invalid_json"),
+        "{shown}"
+    );
+    assert_eq!(server.stream("read a").run().ok(), "[1]\n");
 }
 
 #[test]

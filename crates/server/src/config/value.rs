@@ -164,6 +164,17 @@ impl Value for Duration {
     }
 }
 
+/// Reads a time in whole seconds: a plain number of them, or a duration as options have it (`90s`, `15m`, `7d`).
+pub fn parse_seconds(text: &str) -> Result<u64, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(seconds);
+    }
+    match Duration::parse(text) {
+        Ok(duration) if duration.subsec_millis() == 0 => Ok(duration.as_secs()),
+        _ => Err("expected seconds, as in `90`, `90s`, `15m` or `7d`".to_owned()),
+    }
+}
+
 /// Splits `32MiB` or `32 MiB` in number and unit.
 fn split_unit(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -277,6 +288,18 @@ mod tests {
         }
         for text in ["", "25", "s", "1.5s", "0s", "1w"] {
             assert!(Duration::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_a_number_or_a_whole_duration() {
+        for (text, seconds) in
+            [("0", 0), ("90", 90), ("90s", 90), ("15m", 900), ("7d", 604_800), ("2000ms", 2)]
+        {
+            assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "-1", "1.5", "1500ms", "m", "0s", "1w"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
         }
     }
 

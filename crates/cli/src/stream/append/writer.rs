@@ -7,6 +7,7 @@ use crate::stream::client::{Answer, Call, Client, Repeat};
 use crate::stream::failure::Failure;
 use crate::stream::interrupt::Marker;
 use crate::stream::notes;
+use crate::stream::report::Report;
 use crate::stream::target::Target;
 use alluvium_protocol::header::{
     PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_NEXT_OFFSET, TRUE,
@@ -107,6 +108,7 @@ impl Writer {
 
     /// Takes down that this much of the input is appended.
     pub(super) fn cover(&mut self, through: u64, unit: &str) {
+        let unit = if through == 1 { unit.trim_end_matches('s') } else { unit };
         self.covered = format!("appended: {through} {unit} of the input");
         self.mark();
     }
@@ -114,6 +116,17 @@ impl Writer {
     /// What was last taken down.
     pub(super) fn covered(&self) -> &str {
         &self.covered
+    }
+
+    /// How the stream stands now, for programs.
+    pub(super) fn report(&self, already_appended: u64) -> Report {
+        Report {
+            url: self.target.url(),
+            next_offset: self.next_offset.clone(),
+            closed: self.closed,
+            already_appended: Some(already_appended),
+            ..Report::default()
+        }
     }
 
     fn mark(&self) {

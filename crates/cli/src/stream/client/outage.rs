@@ -53,8 +53,17 @@ impl Outage {
         }
     }
 
+    /// Says that the server is back, if it was away.
+    pub(crate) fn note_end(&self) {
+        if let Some(began) = self.began {
+            let lasted = (now() - began).as_secs();
+            self.notes.note(format_args!("the server answers again, after {lasted} s"));
+        }
+    }
+
     /// The server answered as it should: a later failure starts a new outage.
     pub(crate) fn over(&mut self) {
+        self.note_end();
         self.failures = 0;
         self.began = None;
     }

@@ -61,7 +61,8 @@ fn bad_json_is_named_by_its_place_in_the_input() {
         ("{\"a\":1}\n{\"b\":}\n", Framing::Json, "line 2, column 6: not JSON: "),
         ("[1,\n {\"a\":\n  nul}]", Framing::Json, "line 3, column 6: not JSON: "),
         ("[1,\n2 3]", Framing::Json, "line 2, column 3: not JSON: two values without a comma"),
-        ("1\n[2", Framing::Json, "line 2, column 3: not JSON: the text ends inside a value"),
+        ("1\n[2", Framing::Json, "line 2, column 3: not JSON: the text ends inside an array"),
+        ("1\n[2,{\n", Framing::Json, "line 2, column 4: not JSON: this value has no end"),
     ] {
         let failure = bodies(input, framing).1.unwrap();
         assert!(failure.starts_with(&format!("standard input: {place}")), "{input:?}: {failure}");
@@ -99,7 +100,7 @@ fn json_input_is_cut_at_values() {
 fn json_input_that_is_cut_off_fails() {
     let (bodies, failure) = bodies("1 {\"a\":", Framing::Json);
     assert_eq!(messages(&bodies), messages(&["[1]".to_owned()]));
-    assert!(failure.unwrap().contains("ends inside a value"));
+    assert!(failure.unwrap().contains("line 1, column 3: not JSON: this value has no end"));
 }
 
 #[test]

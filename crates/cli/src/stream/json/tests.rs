@@ -55,7 +55,8 @@ fn broken_structure_is_named() {
         ("[1 2]", NotJson::NoComma),
         ("1]", NotJson::Unbalanced),
         ("}", NotJson::Unbalanced),
-        ("[1", NotJson::Unfinished),
+        ("[1", NotJson::OpenArray),
+        ("[\"a", NotJson::Unfinished),
         ("{\"a\":", NotJson::Unfinished),
         ("\"a", NotJson::Unfinished),
     ] {

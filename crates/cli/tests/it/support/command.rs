@@ -58,6 +58,11 @@ impl Cli {
         })
     }
 
+    /// Starts it with somewhere else for standard output to go.
+    pub(crate) fn spawn_into(mut self, output: impl Into<Stdio>) -> Child {
+        self.0.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     /// Starts it, with pipes at all three ends.
     pub(crate) fn spawn(mut self) -> Child {
         self.0.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

@@ -73,7 +73,16 @@ fn an_invalid_value_is_named_with_its_option_and_origin() {
 }
 
 #[test]
-fn a_segment_must_have_room_for_the_largest_append() {
-    let sources = Sources { flags: pairs(&[("segment-bytes", "1MiB")]), ..Sources::default() };
-    assert!(message(&sources).contains("segment-bytes"));
+fn what_the_engine_would_refuse_is_refused_with_the_configuration() {
+    for (flags, named) in [
+        (&[("segment-bytes", "63MiB")][..], "segment-bytes"),
+        (&[("append-bytes-max", "33MiB")], "append-bytes-max"),
+        (&[("segment-bytes", "5GiB")], "segment-bytes"),
+        (&[("shards", "65")], "shards"),
+    ] {
+        let message = message(&Sources { flags: pairs(flags), ..Sources::default() });
+        assert!(message.contains(named), "{flags:?}: {message}");
+    }
+    let fits = pairs(&[("append-bytes-max", "33MiB"), ("segment-bytes", "66MiB"), ("shards", "64")]);
+    assert!(Loaded::from_sources(&Sources { flags: fits, ..Sources::default() }).is_ok());
 }
