@@ -37,11 +37,14 @@ fn stall(
     let stalled: Vec<_> =
         (0..READERS).map(|_| send(server, "GET /large HTTP/1.1\r\nhost: x\r\n\r\n")).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let waited = runtime.block_on(tokio::time::timeout(LONG, async {
-        while !enough(responses.held()) {
-            tokio::task::yield_now().await;
-        }
-    }));
+    let waited = runtime.block_on(async {
+        let waiting = async {
+            while !enough(responses.held()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, waiting).await
+    });
     assert!(waited.is_ok(), "{} bytes are held", responses.held());
     stalled
 }
