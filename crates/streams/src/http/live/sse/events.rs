@@ -296,6 +296,7 @@ impl Pieces {
                 self.stored.pop_front();
             }
         }
+        debug_assert!(out.len() <= piece_bytes + PIECE_EXCESS_BYTES, "a piece of {} bytes", out.len());
         self.state = State::Encoding(encoder);
         Ok(Some(Bytes::from(out)))
     }
