@@ -3,7 +3,7 @@
 //!
 //! A key lies at the layer that its hash says, so nobody can choose the shape. A [`Tree`] reads only the nodes that an
 //! operation touches, which may be all there is: a commit on the network comes with a part of its tree, enough to undo
-//! its operations ([`invert`]) and to arrive at the root before it.
+//! its operations ([`invert()`]) and to arrive at the root before it.
 
 mod cursor;
 mod invert;
