@@ -28,6 +28,8 @@ enum Command {
     Config(serve::ConfigCommand),
     /// Create, append to, read and delete streams on a running server.
     Stream(stream::StreamArgs),
+    /// Create, list and delete buckets on a running server.
+    Bucket(stream::bucket::BucketArgs),
 }
 
 /// Columns of a line of the table of exit codes.
@@ -56,5 +58,6 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(command) => serve::run_config(&command),
         Command::Stream(args) => stream::run(args),
+        Command::Bucket(args) => stream::bucket::run(args),
     }
 }

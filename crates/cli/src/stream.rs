@@ -5,6 +5,8 @@
 //! `output` writes standard output, `failure` gives every ending its exit code.
 
 mod append;
+mod bootstrap;
+pub(crate) mod bucket;
 mod client;
 mod close;
 mod connection;
@@ -16,12 +18,14 @@ mod head;
 mod input;
 mod interrupt;
 mod json;
+mod multipart;
 mod notes;
 mod output;
 mod progress;
 mod read;
 mod remove;
 mod report;
+mod snapshot;
 mod tail;
 mod target;
 
@@ -38,7 +42,8 @@ use failure::{EXIT_CODES, Failure};
 /// What `alluvium stream --help` says after the options.
 fn after_help() -> String {
     format!(
-        "STREAM is a name (`chat`, `rooms/7`) on the server given by --url, or the full URL of a stream.\n\n{}",
+        "STREAM is a name (`chat`, `rooms/7`) on the server given by --url, a stream in a bucket there\n\
+         (`/ds/bucket/stream`), or the full URL of a stream.\n\n{}",
         exit_codes_help(EXIT_CODES)
     )
 }
@@ -90,6 +95,12 @@ enum StreamCommand {
     /// Delete streams.
     #[command(name = "rm")]
     Remove(remove::RemoveArgs),
+    /// Publish or fetch the snapshot of a stream in a bucket.
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
+    /// Fetch a stream's snapshot and every message after it, in one request.
+    #[command(long_about = bootstrap::LONG_ABOUT)]
+    Bootstrap(bootstrap::BootstrapArgs),
 }
 
 /// Runs one stream command against a server.
@@ -104,7 +115,14 @@ pub(crate) fn run(args: StreamArgs) -> ExitCode {
         StreamCommand::Close(args) => close::run(&connection, &args),
         StreamCommand::Fork(args) => fork::run(&connection, &args),
         StreamCommand::Remove(args) => remove::run(&connection, &args),
+        StreamCommand::Snapshot(command) => snapshot::run(&connection, &command),
+        StreamCommand::Bootstrap(args) => bootstrap::run(&connection, &args),
     };
+    conclude(outcome)
+}
+
+/// Says why a command failed, and with which exit code it ends.
+fn conclude(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {

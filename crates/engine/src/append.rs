@@ -10,7 +10,7 @@ use alluvium_protocol::{
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::command::{AppendCommand, Command};
+use crate::command::{AppendCommand, AppendItem, Command};
 use crate::committer::{Committer, Effect, Grown};
 use crate::engine::{Engine, Inner};
 use crate::error::{AppendError, LookupError, StorageError};
@@ -27,19 +27,23 @@ impl Engine {
         let now_ms = self.inner.now_ms();
         let shard = self.inner.shard_of(path);
         let stream = self.inner.find(shard, path, now_ms)?;
-        let payload = self.payload(&stream, request.content_type.as_ref(), request.body)?;
+        let item = self.item(&stream, request)?;
         let (reply, answer) = oneshot::channel();
-        let command = AppendCommand {
-            stream,
+        let command = AppendCommand { stream, item, reply };
+        self.inner.submit(shard, Command::Append(Box::new(command)))?;
+        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+    }
+
+    /// What is asked of the committer.
+    pub(crate) fn item(&self, stream: &Stream, request: AppendRequest) -> Result<AppendItem, AppendError> {
+        Ok(AppendItem {
+            payload: self.payload(stream, request.content_type.as_ref(), request.body)?,
             content_type: request.content_type,
-            payload,
             seq: request.seq,
             producer: request.producer,
             close: request.close,
-            reply,
-        };
-        self.inner.submit(shard, Command::Append(Box::new(command)))?;
-        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+            expected_tail: request.expected_tail,
+        })
     }
 
     /// The body as messages. A body of another type than the stream's is passed on as it is: admission
@@ -80,12 +84,28 @@ impl Engine {
 
 impl Committer {
     pub(crate) fn admit_append(&mut self, inner: &Inner, command: AppendCommand, now_ms: u64) {
-        let stream = command.stream.clone();
+        let AppendCommand { stream, item, reply } = command;
+        match self.admit_item(inner, &stream, item, now_ms) {
+            Ok((appended, effect, renews)) => {
+                if renews {
+                    self.admit_renewal(stream, now_ms);
+                }
+                self.conclude(effect, Reply::Append(reply, Ok(appended)));
+            }
+            Err(error) => self.answer(Reply::Append(reply, Err(error))),
+        }
+    }
+
+    /// Admits one append: its answer, what is to be shown, and whether a renewal is to be recorded on its own.
+    pub(crate) fn admit_item(
+        &mut self,
+        inner: &Inner,
+        stream: &Arc<Stream>,
+        item: AppendItem,
+        now_ms: u64,
+    ) -> Result<(Appended, Effect, bool), AppendError> {
         let mut state = stream.state.lock();
-        let admission = match decide(inner, &stream, &state, &command, now_ms) {
-            Ok(admission) => admission,
-            Err(error) => return self.answer(Reply::Append(command.reply, Err(error))),
-        };
+        let admission = decide(inner, stream, &state, &item, now_ms)?;
         let renewal = stream.renew(now_ms);
         let (duplicate, producer) = match admission {
             Admission::Append { producer } | Admission::Close { producer } => (false, producer),
@@ -93,26 +113,20 @@ impl Committer {
             Admission::Duplicate { state, .. } => (true, Some(state)),
         };
         if duplicate {
-            let appended = answer_of(&stream, &state, duplicate, producer);
-            drop(state);
-            if renewal {
-                self.admit_renewal(stream, now_ms);
-            }
-            return self.answer(Reply::Append(command.reply, Ok(appended)));
+            return Ok((answer_of(stream, &state, duplicate, producer), Effect::None, renewal));
         }
         let append = journal::Append {
             start: pair_of(state.tail),
-            lengths: command.payload.lengths,
-            data: command.payload.data,
-            producer: command.producer.as_ref().map(producer_of),
-            seq: command.seq,
-            close: command.close,
+            lengths: item.payload.lengths,
+            data: item.payload.data,
+            producer: item.producer.as_ref().map(producer_of),
+            seq: item.seq,
+            close: item.close,
             renew_deadline_ms: renewal.then(|| stream.deadline_to_record()).flatten(),
         };
-        let grown = self.grow(&stream, &mut state, append, now_ms);
-        let appended = answer_of(&stream, &state, duplicate, producer);
-        drop(state);
-        self.conclude(Effect::Appended(stream, grown), Reply::Append(command.reply, Ok(appended)));
+        let grown = self.grow(stream, &mut state, append, now_ms);
+        let appended = answer_of(stream, &state, duplicate, producer);
+        Ok((appended, Effect::Appended(stream.clone(), grown), false))
     }
 
     /// Records an admitted append and takes it into the stream's admitted state.
@@ -142,7 +156,7 @@ fn decide(
     inner: &Inner,
     stream: &Stream,
     state: &State,
-    command: &AppendCommand,
+    item: &AppendItem,
     now_ms: u64,
 ) -> Result<Admission, AppendError> {
     if state.deleted {
@@ -152,7 +166,7 @@ fn decide(
     if stream.expired(now_ms) {
         return Err(LookupError::NotFound.into());
     }
-    let producer = command.producer.as_ref();
+    let producer = item.producer.as_ref();
     let known = producer.and_then(|stamp| state.producers.get(&stamp.id).copied());
     let view = StreamView {
         closed: state.closed,
@@ -163,11 +177,12 @@ fn decide(
         producer: known,
     };
     let intent = AppendIntent {
-        content_type: command.content_type.as_ref(),
-        has_data: !command.payload.is_empty(),
-        close: command.close,
-        seq: command.seq.as_deref(),
+        content_type: item.content_type.as_ref(),
+        has_data: !item.payload.is_empty(),
+        close: item.close,
+        seq: item.seq.as_deref(),
         producer,
+        expected_tail: item.expected_tail,
     };
     let admission = admit(&view, &intent)?;
     let max = inner.options.limits.producers_per_stream_max;

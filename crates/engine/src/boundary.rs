@@ -9,7 +9,7 @@ use alluvium_protocol::Offset;
 use crate::engine::Inner;
 use crate::error::{ReadError, ReadFault};
 use crate::extent::Extent;
-use crate::read::Held;
+use crate::read::{Held, check_floor};
 use crate::stream::Stream;
 
 /// One message of a stream.
@@ -104,18 +104,24 @@ impl Iterator for Boundaries<'_> {
 }
 
 impl Inner {
-    /// Whether `offset` is at an end of the stream, or where a stored run of messages starts, as memory knows.
+    /// Whether `offset` is at an end of what is retained of the stream, or where a stored run of messages starts, as
+    /// memory knows.
     fn is_seam(stream: &Stream, offset: Offset, tail: Offset) -> Result<bool, ReadError> {
         if offset.position > tail.position || offset.append_index > tail.append_index {
             return Err(ReadError::Beyond { tail });
         }
+        let shared = stream.shared.lock();
+        check_floor(&shared, offset)?;
+        let floor = shared.floor();
+        drop(shared);
         let fork_at = stream.fork.as_ref().map(|fork| fork.at);
-        let is_end = offset == tail || offset == Offset::ZERO || Some(offset) == fork_at;
+        // The floor is one for good: it was when it was published, and what would tell may be gone.
+        let is_end = offset == tail || offset == floor || Some(offset) == fork_at;
         let starts_here = || stream.locate(offset.position).map(|located| located.extent.start());
         Ok(is_end || starts_here() == Some(offset))
     }
 
-    /// Whether `offset` is one that `stream` has given out, up to `tail`.
+    /// Whether `offset` is one that `stream` has given out, from the floor up to `tail`.
     pub(crate) fn check_boundary(
         &self,
         stream: &Stream,
@@ -125,7 +131,15 @@ impl Inner {
         if Self::is_seam(stream, offset, tail)? {
             return Ok(());
         }
-        is_among(&self.messages_at(stream, offset.position)?.unwrap_or_default(), offset)
+        let messages = match self.messages_at(stream, offset.position) {
+            Ok(messages) => messages.unwrap_or_default(),
+            // What would tell may have gone because the floor has come past it.
+            Err(fault) => {
+                check_floor(&stream.shared.lock(), offset)?;
+                return Err(fault.into());
+            }
+        };
+        is_among(&messages, offset)
     }
 
     /// As [`check_boundary`](Self::check_boundary), but never waits for the disk: `false` where it would have to.
@@ -138,9 +152,8 @@ impl Inner {
         if Self::is_seam(stream, offset, tail)? {
             return Ok(true);
         }
-        let Some((located, _)) = self.locate_held(stream, offset.position)? else {
-            return Err(ReadError::Unaligned);
-        };
+        // Whatever is amiss here, the way that may wait finds out.
+        let Ok(Some((located, _))) = self.locate_held(stream, offset.position) else { return Ok(false) };
         let Extent::Block { table, index } = &located.extent else { return Ok(false) };
         match table.boundaries_cached(*index as usize).map_err(|error| ReadFault::new(&error))? {
             None => Ok(false),
@@ -163,7 +176,10 @@ impl Inner {
                 let lengths = match record.mutation {
                     Mutation::Append(append) => append.lengths,
                     Mutation::Create(create) => create.body.map(|body| body.lengths).unwrap_or_default(),
-                    Mutation::Delete { .. } | Mutation::Renew { .. } => Vec::new(),
+                    Mutation::Delete { .. }
+                    | Mutation::Renew { .. }
+                    | Mutation::Publish(_)
+                    | Mutation::Attributes(_) => Vec::new(),
                 };
                 let last = lengths.len().saturating_sub(1);
                 lengths.into_iter().enumerate().map(|(index, length)| (length, index == last)).collect()
@@ -178,7 +194,7 @@ fn is_among(messages: &[Message], offset: Offset) -> Result<(), ReadError> {
     if messages.iter().any(|message| message.start == offset) { Ok(()) } else { Err(ReadError::Unaligned) }
 }
 
-fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {
+pub(crate) fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {
     let mut messages = Vec::with_capacity(raw.len());
     let mut start = located.extent.start();
     for (length, ends_append) in raw {

@@ -2,17 +2,26 @@
 
 use std::sync::Arc;
 
-use alluvium_protocol::{ContentType, ProducerStamp};
+use alluvium_protocol::{Attributes, BucketId, ContentType, Offset, ProducerStamp};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::error::{AppendError, CreateError, DeleteError};
+use crate::body::BodyHold;
+use crate::bucket::{BucketHead, Deletion, Reservation};
+use crate::error::{
+    AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
+    PublishError, StorageError,
+};
+use crate::publish::{PublishRequest, Published};
 use crate::request::{Appended, Created, Payload};
-use crate::stream::{Birth, Fork, Stream};
+use crate::stream::{Birth, Fork, Pin, Stream};
 
 /// Bytes reserved in a segment for a record beyond its payload, path, types and ids.
 const RECORD_OVERHEAD_MAX: u64 = 512;
 /// Most bytes that one message length takes in a record.
 const LENGTH_BYTES_MAX: u64 = 5;
+/// No less than what a segment and a batch put in front of their records, in bytes.
+pub(crate) const SEGMENT_BYTES_RESERVED: u64 = 256;
 /// Most bytes that one inherited range takes in a record.
 const RANGE_BYTES_MAX: u64 = 64;
 
@@ -21,11 +30,21 @@ const RANGE_BYTES_MAX: u64 = 64;
 pub(crate) enum Command {
     Create(Box<CreateCommand>),
     Append(Box<AppendCommand>),
+    /// Many appends to one stream.
+    Batch(Box<BatchCommand>),
+    /// A part of the body of a snapshot.
+    Part(Box<PartCommand>),
+    Publish(Box<PublishCommand>),
+    Attributes(Box<AttributesCommand>),
+    CreateBucket(CreateBucketCommand),
+    DeleteBucket(DeleteBucketCommand),
     Delete(DeleteCommand),
     /// Write down a deadline that reads have moved.
     Renew(Arc<Stream>),
     /// Remove a stream whose deadline has passed.
     Expire(Arc<Stream>),
+    /// Record the end of the body of a snapshot that nobody holds, or of a stream whose bucket is gone.
+    Collect(Arc<Stream>),
 }
 
 #[derive(Debug)]
@@ -34,6 +53,10 @@ pub(crate) struct CreateCommand {
     pub(crate) draft: Draft,
     pub(crate) closed: bool,
     pub(crate) payload: Payload,
+    /// The stream's place in its bucket.
+    pub(crate) reservation: Option<Reservation>,
+    /// Keeps what a fork will read of its source.
+    pub(crate) pin: Option<Pin>,
     pub(crate) reply: oneshot::Sender<Result<Created, CreateError>>,
 }
 
@@ -47,17 +70,77 @@ pub(crate) struct Draft {
     pub(crate) lifetime_requested: alluvium_protocol::Lifetime,
     /// The fork as requested: a request without an offset also asks for what a concurrent one has made.
     pub(crate) fork_requested: Option<alluvium_protocol::ForkOrigin>,
+    /// The attributes as requested: none asks for whatever there is.
+    pub(crate) attributes_requested: Option<Attributes>,
 }
 
 #[derive(Debug)]
 pub(crate) struct AppendCommand {
     pub(crate) stream: Arc<Stream>,
+    pub(crate) item: AppendItem,
+    pub(crate) reply: oneshot::Sender<Result<Appended, AppendError>>,
+}
+
+/// One append, as its stream will judge it.
+#[derive(Debug)]
+pub(crate) struct AppendItem {
     pub(crate) content_type: Option<ContentType>,
     pub(crate) payload: Payload,
     pub(crate) seq: Option<String>,
     pub(crate) producer: Option<ProducerStamp>,
     pub(crate) close: bool,
-    pub(crate) reply: oneshot::Sender<Result<Appended, AppendError>>,
+    pub(crate) expected_tail: Option<Offset>,
+}
+
+#[derive(Debug)]
+pub(crate) struct BatchCommand {
+    pub(crate) stream: Arc<Stream>,
+    /// Those that are refused already keep their place.
+    pub(crate) items: Vec<Result<AppendItem, AppendError>>,
+    /// Where the stream must end for any of them to be taken.
+    pub(crate) expected_tail: Option<Offset>,
+    pub(crate) reply: oneshot::Sender<Result<Vec<Result<Appended, AppendError>>, BatchError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PartCommand {
+    /// The body, unless this is its first part.
+    pub(crate) body: Option<BodyHold>,
+    pub(crate) content_type: ContentType,
+    pub(crate) data: Bytes,
+    pub(crate) reply: oneshot::Sender<Result<BodyHold, StorageError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PublishCommand {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) request: PublishRequest,
+    /// What was committed of the body.
+    pub(crate) body: Option<BodyHold>,
+    /// What was not.
+    pub(crate) rest: Bytes,
+    /// The length of the whole body in bytes.
+    pub(crate) length: u64,
+    pub(crate) reply: oneshot::Sender<Result<Published, PublishError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AttributesCommand {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) attributes: Attributes,
+    pub(crate) reply: oneshot::Sender<Result<(), AttributesError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CreateBucketCommand {
+    pub(crate) id: BucketId,
+    pub(crate) reply: oneshot::Sender<Result<BucketHead, CreateBucketError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct DeleteBucketCommand {
+    pub(crate) deletion: Deletion,
+    pub(crate) reply: oneshot::Sender<Result<(), DeleteBucketError>>,
 }
 
 #[derive(Debug)]
@@ -71,39 +154,77 @@ impl Command {
     pub(crate) fn payload_bytes(&self) -> u64 {
         match self {
             Self::Create(command) => command.payload.data.len() as u64,
-            Self::Append(command) => command.payload.data.len() as u64,
-            Self::Delete(_) | Self::Renew(_) | Self::Expire(_) => 0,
+            Self::Append(command) => command.item.payload.data.len() as u64,
+            Self::Batch(command) => {
+                command.items.iter().flatten().map(|item| item.payload.data.len() as u64).sum()
+            }
+            Self::Part(command) => command.data.len() as u64,
+            Self::Publish(command) => command.rest.len() as u64,
+            Self::Attributes(_)
+            | Self::CreateBucket(_)
+            | Self::DeleteBucket(_)
+            | Self::Delete(_)
+            | Self::Renew(_)
+            | Self::Expire(_)
+            | Self::Collect(_) => 0,
         }
     }
 
     /// Whether the command gives space back, and may therefore use what a full disk has left.
     pub(crate) fn frees_space(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::Expire(_))
+        matches!(self, Self::Delete(_) | Self::Expire(_) | Self::Collect(_) | Self::DeleteBucket(_))
     }
 
     /// An upper bound of the journal bytes this command can come to, so that room is made before it is
     /// admitted: once admitted it can no longer be refused.
     pub(crate) fn journal_bytes_max(&self) -> u64 {
-        let payload =
-            |payload: &Payload| payload.data.len() as u64 + payload.lengths.len() as u64 * LENGTH_BYTES_MAX;
         match self {
             Self::Create(command) => {
                 let birth = &command.draft.birth;
                 let fork = birth.fork.as_deref().map_or(0, Fork::journal_bytes_max);
+                let path = birth.path.as_ref().map_or(0, |path| path.as_str().len());
                 // A create over an expired stream also writes that stream's end.
                 2 * RECORD_OVERHEAD_MAX
-                    + payload(&command.payload)
-                    + (birth.path.as_str().len() + birth.content_type.as_str().len()) as u64
+                    + command.payload.journal_bytes_max()
+                    + (path + birth.content_type.as_str().len() + birth.attributes.as_json().len()) as u64
                     + fork
             }
-            Self::Append(command) => {
+            Self::Append(command) => command.item.journal_bytes_max(),
+            Self::Batch(command) => {
+                // A renewal may get a record of its own.
                 RECORD_OVERHEAD_MAX
-                    + payload(&command.payload)
-                    + command.seq.as_ref().map_or(0, String::len) as u64
-                    + command.producer.as_ref().map_or(0, |stamp| stamp.id.as_str().len()) as u64
+                    + command.items.iter().flatten().map(AppendItem::journal_bytes_max).sum::<u64>()
             }
-            Self::Delete(_) | Self::Renew(_) | Self::Expire(_) => RECORD_OVERHEAD_MAX,
+            Self::Part(command) => {
+                RECORD_OVERHEAD_MAX + (command.data.len() + command.content_type.as_str().len()) as u64
+            }
+            Self::Publish(command) => {
+                let content_type = command.request.content_type.as_str();
+                2 * RECORD_OVERHEAD_MAX + (command.rest.len() + content_type.len()) as u64
+            }
+            Self::Attributes(command) => RECORD_OVERHEAD_MAX + command.attributes.as_json().len() as u64,
+            Self::CreateBucket(_)
+            | Self::DeleteBucket(_)
+            | Self::Delete(_)
+            | Self::Renew(_)
+            | Self::Expire(_)
+            | Self::Collect(_) => RECORD_OVERHEAD_MAX,
         }
+    }
+}
+
+impl AppendItem {
+    fn journal_bytes_max(&self) -> u64 {
+        RECORD_OVERHEAD_MAX
+            + self.payload.journal_bytes_max()
+            + self.seq.as_ref().map_or(0, String::len) as u64
+            + self.producer.as_ref().map_or(0, |stamp| stamp.id.as_str().len()) as u64
+    }
+}
+
+impl Payload {
+    fn journal_bytes_max(&self) -> u64 {
+        self.data.len() as u64 + self.lengths.len() as u64 * LENGTH_BYTES_MAX
     }
 }
 

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, StreamId, Written};
-use alluvium_protocol::{Offset, StreamPath};
+use alluvium_protocol::{Attributes, BucketId, Offset, Snapshot, StreamPath};
 
+use crate::body::BodyHold;
+use crate::bucket::{Bucket, Deletion, Reservation};
 use crate::command::Command;
 use crate::engine::Inner;
 use crate::error::StorageError;
@@ -17,10 +19,10 @@ use crate::extent::JournalExtent;
 use crate::options::{BATCH_BYTES_MAX, Durability};
 use crate::reply::Reply;
 use crate::shard::Shard;
-use crate::stream::Stream;
+use crate::stream::{Pin, Stream};
 
 /// The part of a segment, one in this many, that only deletions may use.
-const KEPT_FOR_DELETIONS: u64 = 64;
+pub(crate) const KEPT_FOR_DELETIONS: u64 = 64;
 
 /// The single writer of a shard.
 #[derive(Debug)]
@@ -32,6 +34,10 @@ pub(crate) struct Committer {
     changed: Vec<Arc<Stream>>,
     /// Streams that this batch creates.
     pub(crate) created: HashMap<StreamPath, Arc<Stream>>,
+    /// Buckets that this batch creates (`true`) or deletes.
+    pub(crate) bucket_changes: HashMap<BucketId, bool>,
+    /// Where in this batch the data of snapshots lies: live readers have no use for it in memory.
+    pub(crate) cold: Vec<u32>,
     /// Counts the streams that this shard has ever had.
     pub(crate) next_stream: u64,
 }
@@ -47,10 +53,26 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) enum Effect {
     None,
-    Created(Arc<Stream>, Option<Grown>),
+    Created {
+        stream: Arc<Stream>,
+        grown: Option<Grown>,
+        /// Held until the stream is shown in its bucket.
+        reservation: Option<Reservation>,
+        /// Held until folds see that this is a fork.
+        pin: Option<Pin>,
+    },
     Appended(Arc<Stream>, Grown),
+    Published {
+        stream: Arc<Stream>,
+        snapshot: Snapshot<BodyHold>,
+        retain_all: bool,
+        until_ms: u64,
+    },
+    Described(Arc<Stream>, Attributes),
     Deleted(Arc<Stream>),
     Renewed(Arc<Stream>, u64),
+    BucketCreated(Arc<Bucket>),
+    BucketDeleted(Deletion),
 }
 
 /// How an append moves a stream's published end.
@@ -71,6 +93,8 @@ impl Committer {
             outcomes: Vec::new(),
             changed: Vec::new(),
             created: HashMap::new(),
+            bucket_changes: HashMap::new(),
+            cold: Vec::new(),
             next_stream,
         }
     }
@@ -85,7 +109,7 @@ impl Committer {
         let now_ms = inner.env.clock.now_ms();
         for command in commands.drain(..) {
             if let Err(error) = self.make_room(inner, shard, &command)? {
-                self.refuse(inner, command, error);
+                self.refuse(inner, shard, command, error);
                 continue;
             }
             self.admit(inner, shard, command, now_ms);
@@ -137,10 +161,17 @@ impl Committer {
     fn admit(&mut self, inner: &Inner, shard: &Shard, command: Command, now_ms: u64) {
         match command {
             Command::Append(command) => self.admit_append(inner, *command, now_ms),
+            Command::Batch(command) => self.admit_batch(inner, *command, now_ms),
+            Command::Part(command) => self.admit_part(shard, *command, now_ms),
+            Command::Publish(command) => self.admit_publish(inner, shard, *command, now_ms),
+            Command::Attributes(command) => self.admit_attributes(*command, now_ms),
+            Command::CreateBucket(command) => self.admit_bucket(inner, shard, command, now_ms),
+            Command::DeleteBucket(command) => self.admit_bucket_end(command, now_ms),
             Command::Create(command) => self.admit_create(inner, shard, *command, now_ms),
             Command::Delete(command) => self.admit_delete(command, now_ms),
             Command::Renew(stream) => self.admit_renewal(stream, now_ms),
             Command::Expire(stream) => self.admit_expiry(&stream, now_ms),
+            Command::Collect(stream) => self.admit_collection(&stream, now_ms),
         }
     }
 
@@ -163,7 +194,7 @@ impl Committer {
         id
     }
 
-    fn refuse(&mut self, inner: &Inner, command: Command, error: StorageError) {
+    fn refuse(&mut self, inner: &Inner, shard: &Shard, command: Command, error: StorageError) {
         match command {
             Command::Append(command) => self.answer(Reply::Append(command.reply, Err(error.into()))),
             Command::Create(command) => {
@@ -171,12 +202,25 @@ impl Committer {
                 self.answer(Reply::Create(command.reply, Err(error.into())));
             }
             Command::Delete(command) => self.answer(Reply::Delete(command.reply, Err(error.into()))),
+            Command::Batch(command) => self.answer(Reply::Batch(command.reply, Err(error.into()))),
+            Command::Part(command) => self.answer(Reply::Part(command.reply, Err(error))),
+            Command::Publish(command) => self.answer(Reply::Publish(command.reply, Err(error.into()))),
+            Command::Attributes(command) => {
+                self.answer(Reply::Attributes(command.reply, Err(error.into())));
+            }
+            Command::CreateBucket(command) => {
+                self.answer(Reply::CreateBucket(command.reply, Err(error.into())));
+            }
+            Command::DeleteBucket(command) => {
+                self.answer(Reply::DeleteBucket(command.reply, Err(error.into())));
+            }
+            Command::Collect(stream) => shard.released.push(stream),
             Command::Renew(stream) | Command::Expire(stream) => stream.housekeeping_done(),
         }
     }
 
     /// Makes the batch durable, shows it and answers.
-    fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
+    pub(crate) fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
             let written = self.writer.write(batch)?;
@@ -186,7 +230,8 @@ impl Committer {
             if inner.options.durability == Durability::Fsync {
                 self.writer.sync()?;
             }
-            for (segment, at, bytes) in &written.pieces {
+            let is_cold = |at: &u32| self.cold.iter().any(|cold| written.base + cold == *at);
+            for (segment, at, bytes) in written.pieces.iter().filter(|(_, at, _)| !is_cold(at)) {
                 shard.recent.push(*segment, *at, bytes.clone());
             }
             self.publish(inner, shard, &written);
@@ -200,6 +245,8 @@ impl Committer {
             stream.signal.wake();
         }
         self.created.clear();
+        self.bucket_changes.clear();
+        self.cold.clear();
         Ok(())
     }
 
@@ -213,12 +260,22 @@ impl Committer {
                         self.changed.push(stream);
                     }
                 }
-                Effect::Created(stream, grown) => {
+                Effect::Created { stream, grown, reservation, pin } => {
                     if let Some(grown) = grown {
                         grow(&stream, &grown, written);
                     }
+                    if let Some(reservation) = reservation {
+                        reservation.bucket().insert(&stream);
+                    }
                     shard.show(stream);
+                    drop(pin);
                 }
+                Effect::Published { stream, snapshot, retain_all, until_ms } => {
+                    shard.published_snapshot(&stream, snapshot, retain_all, until_ms);
+                }
+                Effect::Described(stream, attributes) => stream.shared.lock().attributes = attributes,
+                Effect::BucketCreated(bucket) => inner.buckets.insert(bucket),
+                Effect::BucketDeleted(deletion) => inner.published_bucket_end(&deletion),
                 Effect::Deleted(stream) => inner.published_delete(shard, &stream),
                 Effect::Renewed(stream, deadline_ms) => {
                     stream.recorded_deadline(deadline_ms);

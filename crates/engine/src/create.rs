@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record, StreamId};
 use alluvium_protocol::{
-    ContentType, Incarnation, Lifetime, Offset, RequestedConfig, StreamPath, create::matches,
+    Attributes, ContentType, Incarnation, Lifetime, Offset, RequestedConfig, StreamPath, create::matches,
 };
 use tokio::sync::oneshot;
 
@@ -14,10 +14,12 @@ use crate::committer::{Committer, Effect, Grown};
 use crate::engine::{Engine, Inner};
 use crate::error::{CreateConflict, CreateError, StorageError};
 use crate::extent::JournalExtent;
+use crate::fork::Prepared;
+use crate::rebuilt::retention_record;
 use crate::reply::Reply;
 use crate::request::{CreateRequest, Created, Payload};
 use crate::shard::Shard;
-use crate::stream::{Birth, Fork, Stream, pair_of};
+use crate::stream::{Birth, Fork, Pin, State, Stream, pair_of};
 
 impl Engine {
     /// Creates a stream, or confirms that one with the same configuration exists (`PROTOCOL §5.1`).
@@ -26,23 +28,29 @@ impl Engine {
     pub async fn create(&self, path: &StreamPath, request: CreateRequest) -> Result<Created, CreateError> {
         let now_ms = self.inner.now_ms();
         let shard = self.inner.shard_of(path);
+        let reservation = match path.bucket() {
+            Some(bucket) => Some(self.reserve(bucket).await.map_err(|_| CreateError::BucketNotFound)?),
+            None => None,
+        };
         // A repeated fork is confirmed even when its source is gone by now.
         if let Ok(existing) = self.inner.find(shard, path, now_ms)
             && request.fork.is_some()
         {
             let (tail, closed) = existing.end();
-            return confirm(&existing, tail, closed, &request_of(&request)).map_err(Into::into);
+            let attributes = existing.shared.lock().attributes.clone();
+            return confirm(&existing, tail, closed, attributes, &request_of(&request)).map_err(Into::into);
         }
-        let fork = match &request.fork {
-            Some(origin) => {
-                Some(Box::new(self.prepare_fork(origin, request.content_type.as_ref(), now_ms)?))
-            }
+        let prepared = match &request.fork {
+            Some(origin) => Some(self.prepare_fork(origin, request.content_type.as_ref(), now_ms)?),
             None => None,
         };
-        let source = fork.as_ref().map(|fork| fork.source.clone());
+        let source = prepared.as_ref().map(|prepared| prepared.fork.source.clone());
         let (reply, answer) = oneshot::channel();
-        let submitted = self.draft(path, &request, fork, now_ms).and_then(|(draft, payload)| {
-            let command = CreateCommand { draft, closed: request.closed, payload, reply };
+        let bucket = reservation.as_ref().map(|reservation| reservation.bucket().number);
+        let drafted = self.draft(path, bucket, &request, prepared, now_ms);
+        let submitted = drafted.and_then(|(draft, payload, pin)| {
+            let closed = request.closed;
+            let command = CreateCommand { draft, closed, payload, reservation, pin, reply };
             Ok(self.inner.submit(shard, Command::Create(Box::new(command)))?)
         });
         if let Err(error) = submitted {
@@ -57,10 +65,15 @@ impl Engine {
     fn draft(
         &self,
         path: &StreamPath,
+        bucket: Option<StreamId>,
         request: &CreateRequest,
-        fork: Option<Box<Fork>>,
+        prepared: Option<Prepared>,
         now_ms: u64,
-    ) -> Result<(Draft, Payload), CreateError> {
+    ) -> Result<(Draft, Payload, Option<Pin>), CreateError> {
+        let (fork, retention, pin) = match prepared {
+            Some(Prepared { fork, retention, pin }) => (Some(Box::new(fork)), retention, Some(pin)),
+            None => (None, None, None),
+        };
         let content_type = match (&request.content_type, &fork) {
             (_, Some(fork)) => fork.source.content_type.clone(),
             (Some(given), None) => given.clone(),
@@ -78,21 +91,25 @@ impl Engine {
         };
         let birth = Birth {
             id: StreamId(0),
-            path: path.clone(),
+            path: Some(path.clone()),
+            bucket,
             incarnation: Incarnation(self.inner.env.random.next_u128()),
             content_type,
             lifetime,
             created_ms: now_ms,
             deadline_ms: lifetime.deadline_ms(now_ms),
             fork,
+            retention,
+            attributes: request.attributes.clone().unwrap_or_default(),
         };
         let draft = Draft {
             birth,
             content_type_given: request.content_type.is_some(),
             lifetime_requested: request.lifetime,
             fork_requested: request.fork.clone(),
+            attributes_requested: request.attributes.clone(),
         };
-        Ok((draft, payload))
+        Ok((draft, payload, pin))
     }
 }
 
@@ -103,6 +120,7 @@ fn request_of(request: &CreateRequest) -> RequestedConfig<'_> {
         lifetime: request.lifetime,
         closed: request.closed,
         fork: request.fork.as_ref(),
+        attributes: request.attributes.as_ref(),
     }
 }
 
@@ -113,6 +131,7 @@ impl Draft {
             lifetime: self.lifetime_requested,
             closed,
             fork: self.fork_requested.as_ref(),
+            attributes: self.attributes_requested.as_ref(),
         }
     }
 }
@@ -122,9 +141,10 @@ fn confirm(
     existing: &Stream,
     tail: Offset,
     closed: bool,
+    attributes: Attributes,
     requested: &RequestedConfig<'_>,
 ) -> Result<Created, CreateConflict> {
-    if !matches(&existing.config(closed), requested) {
+    if !matches(&existing.config(closed, attributes), requested) {
         return Err(CreateConflict::Configuration);
     }
     Ok(Created {
@@ -138,7 +158,7 @@ fn confirm(
 
 impl Committer {
     pub(crate) fn admit_create(&mut self, inner: &Inner, shard: &Shard, command: CreateCommand, now_ms: u64) {
-        let CreateCommand { draft, closed, payload, reply } = command;
+        let CreateCommand { draft, closed, payload, reservation, pin, reply } = command;
         match self.existing(inner, shard, &draft, closed, now_ms) {
             Ok(None) => {}
             Ok(Some(created)) => {
@@ -151,7 +171,8 @@ impl Committer {
             }
         }
         let id = self.next_id(shard);
-        let stream = Arc::new(Stream::new(Birth { id, ..draft.birth }));
+        // Created when its record says, so that a restart does not tell another time.
+        let stream = Arc::new(Stream::new(Birth { id, created_ms: now_ms, ..draft.birth }));
         let mut state = stream.state.lock();
         let body = (closed || !payload.is_empty()).then(|| journal::Append {
             start: pair_of(state.tail),
@@ -163,8 +184,8 @@ impl Committer {
             renew_deadline_ms: None,
         });
         let start = state.tail;
-        let record =
-            Record { stream: id, time_ms: now_ms, mutation: Mutation::Create(birth_record(&stream, body)) };
+        let mutation = Mutation::Create(birth_record(&stream, &state, body));
+        let record = Record { stream: id, time_ms: now_ms, mutation };
         let place = self.record(&record);
         let Mutation::Create(journal::Create { body, .. }) = record.mutation else {
             unreachable!("built above")
@@ -182,9 +203,12 @@ impl Committer {
             incarnation: stream.incarnation,
         };
         drop(state);
-        self.created.insert(stream.path.clone(), stream.clone());
+        if let Some(path) = &stream.path {
+            self.created.insert(path.clone(), stream.clone());
+        }
         inner.streams.fetch_add(1, Ordering::Relaxed);
-        self.conclude(Effect::Created(stream, grown), Reply::Create(reply, Ok(created)));
+        let effect = Effect::Created { stream, grown, reservation, pin };
+        self.conclude(effect, Reply::Create(reply, Ok(created)));
     }
 
     /// What is at the path already: `Ok(None)` if it is free (an expired stream is cleared away).
@@ -196,21 +220,24 @@ impl Committer {
         closed: bool,
         now_ms: u64,
     ) -> Result<Option<Created>, CreateError> {
-        let path = &draft.birth.path;
-        let found = self.created.get(path).cloned().or_else(|| shard.directory.read().get(path).cloned());
+        let found = draft.birth.path.as_ref().and_then(|path| {
+            self.created.get(path).cloned().or_else(|| shard.directory.read().get(path).cloned())
+        });
         if let Some(existing) = found {
-            if existing.expired(now_ms) {
+            // What an earlier bucket of the same name has left is deleted, or has expired.
+            let is_left_over = existing.bucket != draft.birth.bucket;
+            if existing.expired(now_ms) || is_left_over {
                 self.end(&existing, true, now_ms);
             }
             let state = existing.state.lock();
             if !state.deleted {
                 let requested = draft.requested(closed);
-                return confirm(&existing, state.tail, state.closed, &requested)
+                return confirm(&existing, state.tail, state.closed, state.attributes.clone(), &requested)
                     .map(Some)
                     .map_err(Into::into);
             }
             drop(state);
-            if existing.forks.load(Ordering::SeqCst) > 0 {
+            if existing.forks.load(Ordering::SeqCst) > 0 && !is_left_over {
                 return Err(CreateConflict::Deleted.into());
             }
         }
@@ -223,14 +250,15 @@ impl Committer {
 }
 
 /// What the journal keeps of a stream's birth.
-pub(crate) fn birth_record(stream: &Stream, body: Option<journal::Append>) -> journal::Create {
+pub(crate) fn birth_record(stream: &Stream, state: &State, body: Option<journal::Append>) -> journal::Create {
+    let (retention, attributes) = (&state.retention, &state.attributes);
     let (ttl_s, expires_at_ms) = match stream.lifetime {
         Lifetime::Forever => (None, None),
         Lifetime::Ttl { seconds } => (Some(seconds), None),
         Lifetime::Until { unix_ms } => (None, Some(unix_ms)),
     };
     journal::Create {
-        path: stream.path.as_str().to_owned(),
+        path: stream.path.as_ref().map_or_else(String::new, |path| path.as_str().to_owned()),
         incarnation: stream.incarnation.0,
         content_type: stream.content_type.as_str().to_owned(),
         ttl_s,
@@ -238,5 +266,8 @@ pub(crate) fn birth_record(stream: &Stream, body: Option<journal::Append>) -> jo
         deadline_ms: stream.durable_deadline_ms(),
         fork: stream.fork.as_deref().map(Fork::to_record),
         body,
+        bucket: stream.bucket,
+        retention: retention.as_deref().and_then(retention_record),
+        attributes: (!attributes.is_empty()).then(|| attributes.as_json().to_owned()),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium_journal::{Mutation, Record};
-use alluvium_protocol::StreamPath;
+use alluvium_protocol::{Retention, StreamPath};
 use tokio::sync::oneshot;
 
 use crate::command::{Command, DeleteCommand};
@@ -50,6 +50,14 @@ impl Committer {
         stream.housekeeping_done();
     }
 
+    /// Ends the body of a snapshot, unless somebody holds it, or a stream whose bucket is gone.
+    pub(crate) fn admit_collection(&mut self, stream: &Arc<Stream>, now_ms: u64) {
+        let is_held = stream.path.is_none() && stream.forks.load(Ordering::SeqCst) > 0;
+        if !is_held {
+            self.end(stream, true, now_ms);
+        }
+    }
+
     pub(crate) fn admit_renewal(&mut self, stream: Arc<Stream>, now_ms: u64) {
         let deadline_ms = stream.deadline_to_record();
         let (Some(deadline_ms), false) = (deadline_ms, stream.state.lock().deleted) else {
@@ -75,7 +83,18 @@ impl Committer {
 impl Inner {
     /// Hides a stream whose end is synced.
     pub(crate) fn published_delete(&self, shard: &Shard, stream: &Arc<Stream>) {
-        stream.shared.lock().deleted = true;
+        let mut visible = stream.shared.lock();
+        visible.deleted = true;
+        // Forks hold for themselves what they have inherited. The floor still says what of the bytes is not needed.
+        let given_up = visible.retention.as_deref_mut().map(|retention| {
+            let kept = Retention { floor: retention.floor, ..Retention::default() };
+            std::mem::replace(retention, kept)
+        });
+        drop(visible);
+        drop(given_up);
+        if let Some(bucket) = self.buckets.of(stream) {
+            bucket.remove(stream);
+        }
         // Kept first and looked at after, so that a fork that goes away at this moment finds it here.
         shard.retained.lock().insert(stream.id, stream.clone());
         if stream.forks.load(Ordering::SeqCst) == 0 {
@@ -92,15 +111,19 @@ impl Inner {
             if stream.purged.swap(true, Ordering::SeqCst) {
                 return;
             }
-            let shard = &self.shards[self.shard_of(&stream.path)];
+            let shard = &self.shards[usize::from(stream.id.shard())];
             shard.retained.lock().remove(&stream.id);
             shard.gone.lock().insert(stream.id);
-            let mut directory = shard.directory.write();
-            if directory.get(&stream.path).is_some_and(|held| Arc::ptr_eq(held, &stream)) {
-                directory.remove(&stream.path);
+            if let Some(path) = &stream.path {
+                let mut directory = shard.directory.write();
+                if directory.get(path).is_some_and(|held| Arc::ptr_eq(held, &stream)) {
+                    directory.remove(path);
+                }
+                drop(directory);
+                self.streams.fetch_sub(1, Ordering::Relaxed);
+            } else {
+                shard.bodies.lock().remove(&stream.id);
             }
-            drop(directory);
-            self.streams.fetch_sub(1, Ordering::Relaxed);
             shard.garbage_bytes.fetch_add(stream.shared.lock().extents.bytes(), Ordering::Relaxed);
             if let Some(fork) = &stream.fork
                 && release(&fork.source)

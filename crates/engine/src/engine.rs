@@ -1,7 +1,7 @@
 //! The engine's handle, and what its parts share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alluvium_env::Env;
 use alluvium_journal::{DataDirectory, JournalError};
@@ -9,6 +9,7 @@ use alluvium_protocol::StreamPath;
 use alluvium_tail::SpanCache;
 use parking_lot::Mutex;
 
+use crate::bucket::Buckets;
 use crate::buffers::Buffers;
 use crate::command::Command;
 use crate::error::{LookupError, StorageError};
@@ -31,6 +32,9 @@ pub(crate) struct Inner {
     pub(crate) env: Env,
     pub(crate) options: Options,
     pub(crate) shards: Vec<Shard>,
+    pub(crate) buckets: Buckets,
+    /// Snapshots being uploaded.
+    pub(crate) uploads: AtomicUsize,
     pub(crate) spans: SpanCache,
     pub(crate) buffers: Buffers,
     /// Streams held in memory, soft-deleted ones included.
@@ -54,6 +58,10 @@ pub struct Stats {
     pub tables: u64,
     /// Sealed journal segments that are not folded yet.
     pub sealed_segments: u64,
+    /// Buckets.
+    pub buckets: u64,
+    /// Bodies of snapshots held: published, superseded and being uploaded.
+    pub snapshots: u64,
 }
 
 impl Engine {
@@ -73,6 +81,8 @@ impl Engine {
             recent_bytes: sum(|shard| shard.recent.bytes()),
             tables: sum(|shard| shard.folded.lock().tables.len()),
             sealed_segments: sum(|shard| shard.segments.sealed().len()),
+            buckets: inner.buckets.len() as u64,
+            snapshots: sum(|shard| shard.bodies.lock().len()),
         }
     }
 
@@ -103,15 +113,25 @@ impl Inner {
         path: &StreamPath,
         now_ms: u64,
     ) -> Result<Arc<Stream>, LookupError> {
-        let stream = self.shards[shard].directory.read().get(path).cloned().ok_or(LookupError::NotFound)?;
-        if stream.shared.lock().deleted {
-            return Err(LookupError::Deleted);
-        }
-        if stream.expired(now_ms) {
-            self.expire(&stream);
-            return Err(LookupError::NotFound);
-        }
-        Ok(stream)
+        let found = self.shards[shard].directory.read().get(path).cloned();
+        let found = match found {
+            None => Err(LookupError::NotFound),
+            Some(stream) if stream.shared.lock().deleted => Err(match stream.bucket {
+                // That of an earlier bucket of the same name concerns nobody.
+                Some(_) if self.buckets.of(&stream).is_none() => LookupError::NotFound,
+                _ => LookupError::Deleted,
+            }),
+            Some(stream) if stream.expired(now_ms) => {
+                self.expire(&stream);
+                Err(LookupError::NotFound)
+            }
+            Some(stream) => Ok(stream),
+        };
+        // A bucket has no streams any more when it goes, so only a failure needs a look.
+        found.map_err(|error| match path.bucket() {
+            Some(bucket) if self.buckets.get(bucket).is_none() => LookupError::BucketNotFound,
+            _ => error,
+        })
     }
 
     pub(crate) fn submit(&self, shard: usize, command: Command) -> Result<(), StorageError> {
@@ -135,7 +155,7 @@ impl Inner {
             return;
         }
         // A full queue is no reason to fail a read: the next access asks again.
-        if self.submit(self.shard_of(&stream.path), command).is_err() {
+        if self.submit(stream.id.shard().into(), command).is_err() {
             stream.housekeeping_done();
         }
     }

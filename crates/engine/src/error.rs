@@ -3,7 +3,7 @@
 //! Rejections are things a caller can provoke and correct. [`StorageError`] is the engine's own
 //! trouble; its text goes to the log, not to a client.
 
-use alluvium_protocol::{AppendRejection, InvalidJson, Offset};
+use alluvium_protocol::{AppendRejection, InvalidJson, Offset, PublishRejection};
 use thiserror::Error;
 
 /// The stream cannot be found at its path.
@@ -15,6 +15,9 @@ pub enum LookupError {
     /// The stream was deleted and is kept only for its forks (`PROTOCOL §4.2`).
     #[error("stream is deleted and kept only for its forks")]
     Deleted,
+    /// The bucket of the path does not exist.
+    #[error("bucket not found")]
+    BucketNotFound,
 }
 
 /// The engine cannot take a write.
@@ -86,9 +89,20 @@ pub enum CreateError {
     /// The path, or the fork's source, is in another state than the request needs.
     #[error(transparent)]
     Conflict(#[from] CreateConflict),
+    /// The bucket of the path does not exist; a create never makes one.
+    #[error("bucket not found")]
+    BucketNotFound,
     /// The fork's source does not exist.
     #[error("the source of the fork does not exist")]
     SourceNotFound,
+    /// The fork would begin below what its source retains.
+    #[error("the fork offset is below {floor}, the earliest that its source retains")]
+    SourceRetained {
+        /// The source's floor.
+        floor: Offset,
+        /// The source's latest snapshot.
+        snapshot: Offset,
+    },
     /// The fork's offset is past the source's tail.
     #[error("the fork offset is past the tail {tail} of its source")]
     ForkBeyondTail {
@@ -143,6 +157,14 @@ pub enum ReadError {
     /// The stream went away.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// The offset is below the floor: a snapshot stands for what was there.
+    #[error("the offset is below {floor}, the earliest that is retained")]
+    Retained {
+        /// The earliest offset that can be read.
+        floor: Offset,
+        /// The latest snapshot, which a bootstrap begins with.
+        snapshot: Offset,
+    },
     /// The offset is past the tail.
     #[error("the offset is past the tail {tail}")]
     Beyond {
@@ -155,6 +177,147 @@ pub enum ReadError {
     /// The bytes that would tell could not be read.
     #[error(transparent)]
     Fault(#[from] ReadFault),
+}
+
+/// Why a bucket was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CreateBucketError {
+    /// It exists.
+    #[error("bucket exists")]
+    Exists,
+    /// The engine holds as many buckets as it may.
+    #[error("there are already {max} buckets")]
+    TooManyBuckets {
+        /// The limit.
+        max: usize,
+    },
+    /// The engine cannot write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a bucket was not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DeleteBucketError {
+    /// There is none of this name.
+    #[error("bucket not found")]
+    NotFound,
+    /// It has streams, or one is being created.
+    #[error("bucket is not empty")]
+    NotEmpty,
+    /// The engine cannot write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a snapshot was not published. What was uploaded of it is collected.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PublishError {
+    /// No stream to publish on.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The offset is below the floor, past the tail, or before the latest snapshot.
+    #[error(transparent)]
+    Rejected(#[from] PublishRejection),
+    /// The latest snapshot is not the one that the request names.
+    #[error("the latest snapshot is another one than the request names")]
+    PreconditionFailed {
+        /// The latest one, if there is any.
+        current: Option<crate::SnapshotTag>,
+    },
+    /// The offset is no message boundary of the stream.
+    #[error("the offset is not a message boundary of this stream")]
+    Unaligned,
+    /// The stream was deleted and another one created at its path while the snapshot was on its way.
+    #[error("the stream was replaced while its snapshot was on its way")]
+    Replaced,
+    /// More bytes than a snapshot may have.
+    #[error("more than the {max} bytes that a snapshot may have")]
+    TooLarge {
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// As many snapshots are being uploaded as may be.
+    #[error("{max} snapshots are being uploaded already")]
+    TooManyUploads {
+        /// The limit.
+        max: usize,
+    },
+    /// The stored bytes that would tell could not be read.
+    #[error(transparent)]
+    Fault(#[from] ReadFault),
+    /// The engine cannot write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why there is no snapshot to read.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SnapshotError {
+    /// No stream.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The stream has none at this offset, or it was superseded and is collected.
+    #[error("there is no snapshot at this offset")]
+    NotFound,
+}
+
+/// Why a snapshot was not deleted. There is no success: what may be deleted is unreachable already.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum DeleteSnapshotError {
+    /// No stream.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The stream has none at this offset, or it is superseded.
+    #[error("there is no snapshot at this offset")]
+    NotFound,
+    /// It is the one that a bootstrap begins with.
+    #[error("the latest snapshot cannot be deleted")]
+    Latest,
+}
+
+/// Why attributes were not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AttributesError {
+    /// No stream.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The engine cannot write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a batch was refused as a whole.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum BatchError {
+    /// No stream to append to.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The stream ends elsewhere than the request expects: no frame was looked at.
+    #[error(transparent)]
+    Rejected(#[from] AppendRejection),
+    /// No frames.
+    #[error("the batch has no frames")]
+    Empty,
+    /// More frames than a batch may have.
+    #[error("{received} frames are more than the {max} that one batch may have")]
+    TooManyFrames {
+        /// The limit.
+        max: usize,
+        /// What came.
+        received: usize,
+    },
+    /// More stored bytes than one append may have.
+    #[error("{received} bytes are more than the {max} that one batch may have")]
+    TooLarge {
+        /// The limit in bytes.
+        max: u64,
+        /// What the frames came to, in stored bytes.
+        received: u64,
+    },
+    /// The engine cannot write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
 }
 
 /// Stored bytes could not be read back as they were written.

@@ -34,7 +34,7 @@ impl Expiries {
     }
 
     /// The streams whose watched deadline has come.
-    fn due(&self, now_ms: u64) -> Vec<Arc<Stream>> {
+    pub(crate) fn due(&self, now_ms: u64) -> Vec<Arc<Stream>> {
         let mut heap = self.heap.lock();
         let mut due = Vec::new();
         while heap.peek().is_some_and(|Reverse(watched)| watched.deadline_ms <= now_ms) {
@@ -47,9 +47,10 @@ impl Expiries {
 }
 
 impl Inner {
-    /// Has the ends of all expired streams of a shard recorded.
+    /// Has the ends of all expired streams of a shard recorded, and of bodies of snapshots that nobody holds.
     pub(crate) fn sweep(&self, index: usize) {
         let now_ms = self.now_ms();
+        self.collect_bodies(index, now_ms);
         let expiries = &self.shards[index].expiries;
         for stream in expiries.due(now_ms) {
             if stream.shared.lock().deleted {

@@ -4,28 +4,31 @@
 //! A fold reads the last checkpoint and some sealed segments and writes what recovery would make of the
 //! two: a new checkpoint, and tables in which each stream's new bytes are contiguous. Tables that have
 //! grown many, or that are mostly garbage, are rewritten along. Streams that are deleted and needed by no
-//! fork are left out, which is how space comes back. Nothing counts before the manifest names it; then
+//! fork are left out, and so are bytes that a snapshot stands for: that is how space comes back. Nothing counts before the manifest names it; then
 //! the live streams are pointed at the tables and the segments are given up.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+mod install;
+mod needed;
+mod streams;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium_journal::{
-    self as journal, CheckpointEnd, CheckpointError, CheckpointReader, CheckpointWriter, JournalError,
-    Manifest, ManifestError, Mutation, Record, ReplayError, StreamId, Table, TableError, TableExtent,
-    checkpoint_name, scan_segment, table_name,
+    self as journal, CheckpointEnd, CheckpointError, CheckpointWriter, JournalError, Manifest, ManifestError,
+    Mutation, Record, ReplayError, StreamId, Table, TableError, TableExtent, checkpoint_name, scan_segment,
 };
 use thiserror::Error;
 
 use crate::engine::Inner;
-use crate::extent::TableRun;
+use crate::fold::install::{install, remove_replaced};
+use crate::fold::needed::Needed;
+use crate::fold::streams::FoldedStream;
 use crate::merge;
 use crate::options::Durability;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::shard::{Folded, HeldTable, Shard};
-use crate::stream::Stream;
 use crate::tables::{TableSet, remove_leftovers};
 
 /// Sealed segments folded at a time: they are held in memory meanwhile.
@@ -71,6 +74,8 @@ struct Fold<'a> {
     retained: HashSet<StreamId>,
     /// Streams that are durably deleted and needed by nobody, perhaps by a record that this fold does not reach.
     gone: HashSet<StreamId>,
+    /// What of the others nobody needs, perhaps by a snapshot that this fold does not reach.
+    needed: Needed,
 }
 
 impl Inner {
@@ -127,6 +132,7 @@ impl Inner {
         }
         let last = sealed.last().map_or(folded.manifest.first_segment - 1, |last| *last);
         let gone = shard.gone.lock().clone();
+        let needed = self.needed(shard);
         self.sync_all_for_fold()?;
         // Looked at before the segments are read: a fork that lets go of its source meanwhile only makes
         // the next fold drop more.
@@ -135,8 +141,16 @@ impl Inner {
         let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
         self.clear_unfinished(shard, &mut folded)?;
         folded.unfinished = true;
-        let fold =
-            Fold { inner: self, shard, manifest: &folded.manifest, records, rewritten, retained, gone };
+        let fold = Fold {
+            inner: self,
+            shard,
+            manifest: &folded.manifest,
+            records,
+            rewritten,
+            retained,
+            gone,
+            needed,
+        };
         let next = match fold.run(&folded.tables, last, last_seq) {
             Ok(next) => next,
             Err(error) => return Err(self.fold_failed(shard, &mut folded, error)),
@@ -179,8 +193,8 @@ impl Inner {
         }
     }
 
-    /// With `Durability::Os` the journals of other shards may be behind: a fork that was deleted there must be
-    /// durably gone before the bytes of its source are dropped here.
+    /// With `Durability::Os` the journals may be behind: a fork that was deleted elsewhere, or a snapshot that was
+    /// published, must be durably so before the bytes that it makes superfluous are dropped here.
     fn sync_all_for_fold(&self) -> Result<(), FoldError> {
         if self.options.durability == Durability::Fsync {
             return Ok(());
@@ -278,8 +292,9 @@ impl Fold<'_> {
         let mut writer = CheckpointWriter::create(disk, &path, number)?;
         let mut next_stream = 0;
         let mut emptied = HashSet::new();
+        let now_ms = self.inner.now_ms();
         self.each_stream(&mut |stream| {
-            let FoldedStream { rebuilt, old_extents, moved, .. } = stream;
+            let FoldedStream { mut rebuilt, old_extents, mut moved, .. } = stream;
             next_stream = next_stream.max(rebuilt.id.counter() + 1);
             if self.is_dropped(&rebuilt) {
                 return Ok(());
@@ -290,6 +305,11 @@ impl Fold<'_> {
                 .collect();
             extents.extend(new_runs.remove(&rebuilt.id).unwrap_or_default());
             extents.sort_by_key(|extent| extent.start);
+            let trimmed: Vec<TableExtent> =
+                extents.iter().flat_map(|extent| self.needed.trimmed(rebuilt.id, *extent, tables)).collect();
+            moved |= trimmed != extents;
+            extents = trimmed;
+            rebuilt.forget_superseded(now_ms);
             if self.gone.contains(&rebuilt.id) {
                 extents.clear();
                 emptied.insert(rebuilt.id);
@@ -326,6 +346,10 @@ impl Fold<'_> {
             let Some(table) = self.rewritten.get(&extent.table) else { continue };
             for block in extent.first_block..extent.first_block + extent.block_count {
                 let index = block as usize;
+                let stored = &table.blocks()[index];
+                if self.needed.is_over(id, stored.start.1, stored.end_position()) {
+                    continue;
+                }
                 let (lengths, ends): (Vec<u32>, Vec<bool>) = table.boundaries(index)?.into_iter().unzip();
                 let data = table.read_block(index)?;
                 let start = table.blocks()[index].start;
@@ -338,7 +362,7 @@ impl Fold<'_> {
             else {
                 continue;
             };
-            if append.lengths.is_empty() {
+            if append.lengths.is_empty() || self.needed.is_over(id, append.start.1, append.end().1) {
                 continue;
             }
             let mut ends = vec![false; append.lengths.len()];
@@ -348,132 +372,5 @@ impl Fold<'_> {
             set.push(id, append.start, &append.lengths, &ends, &append.data)?;
         }
         Ok(())
-    }
-}
-
-/// One stream on its way through a fold.
-struct FoldedStream<'a> {
-    rebuilt: Rebuilt,
-    /// Where its bytes were before.
-    old_extents: Vec<TableExtent>,
-    /// Its records in the segments.
-    records: &'a [Record],
-    /// Whether any of its bytes change place.
-    moved: bool,
-}
-
-impl Fold<'_> {
-    /// Hands every stream of the checkpoint and the segments to `visit`, in ascending order of id.
-    fn each_stream(
-        &self,
-        visit: &mut dyn FnMut(FoldedStream<'_>) -> Result<(), FoldError>,
-    ) -> Result<(), FoldError> {
-        let mut groups = self.records.chunk_by(|a, b| a.stream == b.stream).peekable();
-        let mut old = self.checkpoint()?;
-        let mut entry = old.as_mut().and_then(Iterator::next).transpose()?;
-        loop {
-            let group_id = groups.peek().map(|group| group[0].stream);
-            let entry_id = entry.as_ref().map(|entry| entry.stream);
-            let (rebuilt, old_extents, records) = match (entry_id, group_id) {
-                (None, None) => return Ok(()),
-                (Some(held), new) if new.is_none_or(|new| held <= new) => {
-                    let Some(held_entry) = entry.take() else { return Ok(()) };
-                    entry = old.as_mut().and_then(Iterator::next).transpose()?;
-                    let (rebuilt, extents) = Rebuilt::from_entry(held_entry);
-                    let records = if new == Some(held) { groups.next().unwrap_or_default() } else { &[] };
-                    (rebuilt, extents, records)
-                }
-                _ => {
-                    let records = groups.next().unwrap_or_default();
-                    (born(records)?, Vec::new(), &records[1..])
-                }
-            };
-            let whole =
-                if entry_id == Some(rebuilt.id) { records } else { group_of(&self.records, rebuilt.id) };
-            visit(self.grown(rebuilt, old_extents, records, whole)?)?;
-        }
-    }
-
-    /// Applies the records that follow the birth or the checkpoint.
-    fn grown<'r>(
-        &self,
-        mut rebuilt: Rebuilt,
-        old_extents: Vec<TableExtent>,
-        records: &[Record],
-        whole: &'r [Record],
-    ) -> Result<FoldedStream<'r>, FoldError> {
-        for record in records {
-            rebuilt.apply(&record.mutation, record.time_ms)?;
-        }
-        let moved =
-            !whole.is_empty() || old_extents.iter().any(|extent| self.rewritten.contains_key(&extent.table));
-        Ok(FoldedStream { rebuilt, old_extents, records: whole, moved })
-    }
-
-    fn checkpoint(&self) -> Result<Option<CheckpointReader>, FoldError> {
-        let Some(number) = self.manifest.checkpoint else { return Ok(None) };
-        let path = self.shard.dir.join(checkpoint_name(number));
-        Ok(Some(CheckpointReader::open(self.inner.env.disk.as_ref(), &path)?))
-    }
-
-    fn checkpoint_end(&self) -> Result<Option<CheckpointEnd>, FoldError> {
-        let Some(mut reader) = self.checkpoint()? else { return Ok(None) };
-        for entry in &mut reader {
-            entry?;
-        }
-        Ok(reader.end())
-    }
-}
-
-/// The stream that a group of records begins.
-fn born(records: &[Record]) -> Result<Rebuilt, Inconsistent> {
-    match records.first() {
-        Some(Record { stream, time_ms, mutation: Mutation::Create(create) }) => {
-            Ok(Rebuilt::born(*stream, create.clone(), *time_ms).0)
-        }
-        Some(record) => Err(Inconsistent::UnknownStream(record.stream.0)),
-        None => Err(Inconsistent::UnknownStream(0)),
-    }
-}
-
-fn group_of(records: &[Record], id: StreamId) -> &[Record] {
-    let start = records.partition_point(|record| record.stream < id);
-    let end = records.partition_point(|record| record.stream <= id);
-    &records[start..end]
-}
-
-/// Points the live streams at the tables.
-fn install(shard: &Shard, changed: &HashMap<StreamId, Vec<TableExtent>>, tables: &[HeldTable], last: u64) {
-    let by_number: BTreeMap<u64, &Arc<Table>> =
-        tables.iter().map(|held| (held.table.number(), &held.table)).collect();
-    let mut streams: Vec<Arc<Stream>> = shard.directory.read().values().cloned().collect();
-    // Under a path that is in use again, a deleted stream is only here.
-    streams.extend(shard.retained.lock().values().cloned());
-    for stream in streams {
-        let Some(extents) = changed.get(&stream.id) else { continue };
-        let runs: Vec<TableRun> = extents
-            .iter()
-            .filter_map(|extent| {
-                by_number.get(&extent.table).map(|table| TableRun::new((*table).clone(), extent))
-            })
-            .collect();
-        stream.shared.lock().extents.install(runs, last);
-    }
-}
-
-/// Removes the files that the new manifest no longer names. What fails is removed by the next start.
-fn remove_replaced(inner: &Inner, shard: &Shard, previous: &Folded, current: &Folded) {
-    let remove = |path: &Path| {
-        if let Err(error) = inner.env.disk.remove(path) {
-            tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "not removed");
-        }
-    };
-    for number in &previous.manifest.tables {
-        if !current.manifest.tables.contains(number) {
-            remove(&shard.dir.join(table_name(*number)));
-        }
-    }
-    if let Some(number) = previous.manifest.checkpoint {
-        remove(&shard.dir.join(checkpoint_name(number)));
     }
 }

@@ -4,13 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium_journal as journal;
-use alluvium_protocol::{ContentType, ForkOrigin, MessageBoundary, Offset, fork::resolve_fork_cut};
+use alluvium_protocol::{
+    ContentType, ForkOrigin, MessageBoundary, Offset, Retention, fork::resolve_fork_cut,
+};
 
+use crate::body::BodyHold;
 use crate::boundary::Boundaries;
 use crate::delete::release;
 use crate::engine::{Engine, Inner};
 use crate::error::{CreateConflict, CreateError, LookupError, ReadError, ReadFault};
-use crate::stream::{Fork, Inherited, Stream, pair_of};
+use crate::stream::{Fork, Inherited, Pin, Stream, pair_of};
+
+/// A fork to be made.
+pub(crate) struct Prepared {
+    pub(crate) fork: Fork,
+    /// What it takes over of what its source retains.
+    pub(crate) retention: Option<Box<Retention<BodyHold>>>,
+    /// Keeps what it will read of its source until folds see it.
+    pub(crate) pin: Pin,
+}
 
 impl Engine {
     /// Works out what a fork inherits and takes hold of its source, so that it stays until the fork is
@@ -20,28 +32,31 @@ impl Engine {
         origin: &ForkOrigin,
         content_type: Option<&ContentType>,
         now_ms: u64,
-    ) -> Result<Fork, CreateError> {
+    ) -> Result<Prepared, CreateError> {
         let shard = self.inner.shard_of(&origin.source);
         let source = self.inner.find(shard, &origin.source, now_ms).map_err(|error| match error {
-            LookupError::NotFound => CreateError::SourceNotFound,
+            LookupError::NotFound | LookupError::BucketNotFound => CreateError::SourceNotFound,
             LookupError::Deleted => CreateConflict::SourceDeleted.into(),
         })?;
         if content_type.is_some_and(|given| !given.same_media_type(&source.content_type)) {
             return Err(CreateConflict::ForkContentType.into());
         }
-        let tail = source.shared.lock().tail;
+        // Before anything is looked at, so that a fold does not take it away.
+        let (tail, pin) = pinned(&source);
         let anchor = origin.offset.unwrap_or(tail);
         self.inner.check_boundary(&source, anchor, tail).map_err(|error| match error {
             ReadError::Lookup(_) => CreateError::SourceNotFound,
+            ReadError::Retained { floor, snapshot } => CreateError::SourceRetained { floor, snapshot },
             ReadError::Beyond { tail } => CreateError::ForkBeyondTail { tail },
             ReadError::Unaligned => CreateError::ForkUnaligned,
             ReadError::Fault(fault) => fault.into(),
         })?;
         let at = self.cut(&source, anchor, origin.sub_offset)?;
+        let retention = take_over(&source, at)?;
         hold(&source)?;
         let inherited = inherit(&source, at);
         let origin = ForkOrigin { offset: Some(anchor), ..origin.clone() };
-        Ok(Fork { origin, source, at, inherited })
+        Ok(Prepared { fork: Fork { origin, source, at, inherited }, retention, pin })
     }
 
     /// Where the fork parts from its source.
@@ -63,6 +78,23 @@ impl Engine {
             None => cut.map_err(|_| CreateError::ForkSubOffset),
         }
     }
+}
+
+/// The tail of a stream, and a pin on all that it retains.
+fn pinned(source: &Arc<Stream>) -> (Offset, Pin) {
+    let mut shared = source.shared.lock();
+    let floor = shared.floor().position;
+    (shared.tail, Pin::new(source, &mut shared, floor))
+}
+
+/// What a fork takes over that parts from `source` at `at`.
+fn take_over(source: &Stream, at: Offset) -> Result<Option<Box<Retention<BodyHold>>>, CreateError> {
+    let shared = source.shared.lock();
+    let Some(retention) = &shared.retention else { return Ok(None) };
+    let latest = retention.latest.as_ref().map_or(Offset::ZERO, |latest| latest.offset);
+    let error = CreateError::SourceRetained { floor: retention.floor, snapshot: latest };
+    let inherited = retention.inherit(at).ok_or(error)?;
+    Ok((!inherited.is_default()).then(|| Box::new(inherited)))
 }
 
 /// Counts one more fork of `source`, unless its end has been admitted already.

@@ -26,7 +26,12 @@
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
+mod attributes;
+mod batch;
+mod body;
+mod bootstrap;
 mod boundary;
+mod bucket;
 mod buffers;
 mod command;
 mod committer;
@@ -44,6 +49,7 @@ mod merge;
 mod options;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod publish;
 mod queue;
 mod read;
 mod rebuilt;
@@ -51,19 +57,27 @@ mod recover;
 mod reply;
 mod request;
 mod shard;
+mod snapshot;
 mod stream;
 mod tables;
 mod threads;
 
+pub use crate::bootstrap::{Bootstrap, BootstrapMessage};
 pub use crate::boundary::Message;
+pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::engine::{Engine, Stats};
 pub use crate::error::{
-    AppendError, CreateConflict, CreateError, DeleteError, LookupError, ReadError, ReadFault, StorageError,
+    AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
+    DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,
+    SnapshotError, StorageError,
 };
 pub use crate::fault::Fault;
 pub use crate::fold::FoldError;
 pub use crate::options::*;
-pub use crate::read::{End, READ_BYTES_MAX, ReadPlan, StreamReader, Wake};
+pub use crate::publish::{PublishRequest, Published, SnapshotMatch, Upload};
+pub use crate::read::{End, StreamReader, Wake};
+pub use crate::read::{READ_BYTES_MAX, ReadPlan};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head};
+pub use crate::snapshot::{Snapshot, SnapshotHead, SnapshotTag};

@@ -1,23 +1,46 @@
-//! Turning recovered streams into live ones: forks find their sources, and what nobody needs is dropped.
+//! Turning recovered streams into live ones: forks find their sources, snapshots their bodies, streams their buckets,
+//! and what nobody needs is dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, StreamId};
-use alluvium_protocol::{ContentType, ForkOrigin, Incarnation, Lifetime, StreamPath};
+use alluvium_protocol::{
+    Attributes, BucketId, ContentType, ForkOrigin, Incarnation, Lifetime, Retention, Snapshot, StreamPath,
+    Superseded,
+};
 
+use crate::body::{BodyHold, Released, StoredBody};
+use crate::bucket::{Bucket, Buckets, bucket_of_key};
 use crate::extent::Extents;
+use crate::publish::body_birth;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::recover::{OpenError, Recovered};
-use crate::stream::{Birth, Fork, Inherited, Stream, offset_of};
+use crate::stream::{Birth, Fork, Inherited, State, Stream, offset_of};
 
-/// All live streams of all shards, and the deleted ones that they need.
+/// What a start has put together.
+#[derive(Default)]
+pub(crate) struct Linked {
+    /// Every stream and body by number.
+    pub(crate) streams: HashMap<StreamId, Arc<Stream>>,
+    /// Live streams whose bucket is gone: their end is to be recorded.
+    pub(crate) stray: HashSet<StreamId>,
+    pub(crate) buckets: Buckets,
+}
+
+/// All live streams of all shards, the bodies of their snapshots, and the deleted streams that they need. `released`
+/// has one list per shard, for the bodies that turn out to be held by nobody.
 ///
 /// A deleted stream that no fork needs any more is left behind: the last deletion that freed it was
 /// durable, and the next fold drops its bytes.
-pub(crate) fn link(recovered: &mut [Recovered]) -> Result<Vec<Arc<Stream>>, OpenError> {
-    let mut linked = HashMap::new();
+pub(crate) fn link(recovered: &mut [Recovered], released: &[Arc<Released>]) -> Result<Linked, OpenError> {
+    let mut linked = Linked::default();
+    for shard in recovered.iter_mut() {
+        let dir = shard.dir.clone();
+        let opened = open_buckets(shard, &linked.buckets).and_then(|()| open_bodies(shard, &mut linked));
+        opened.map_err(|source| OpenError::Inconsistent { dir, source })?;
+    }
     for index in 0..recovered.len() {
         let mut live: Vec<StreamId> = recovered[index]
             .streams
@@ -28,25 +51,69 @@ pub(crate) fn link(recovered: &mut [Recovered]) -> Result<Vec<Arc<Stream>>, Open
         live.sort_unstable();
         for id in live {
             let dir = recovered[index].dir.clone();
-            link_with_sources(recovered, &mut linked, id)
+            link_with_sources(recovered, &mut linked, released, id)
                 .map_err(|source| OpenError::Inconsistent { dir, source })?;
         }
     }
-    let mut streams: Vec<Arc<Stream>> = linked.into_values().collect();
-    streams.sort_unstable_by_key(|stream| stream.id);
-    Ok(streams)
+    for body in linked.streams.values().filter(|stream| stream.path.is_none()) {
+        // An upload that a crash has cut off, or one whose stream was deleted.
+        if body.forks.load(Ordering::Relaxed) == 0 {
+            released[usize::from(body.id.shard())].push(body.clone());
+        }
+    }
+    Ok(linked)
+}
+
+/// Takes the buckets out of a recovered shard.
+fn open_buckets(shard: &mut Recovered, buckets: &Buckets) -> Result<(), Inconsistent> {
+    let is_bucket =
+        |rebuilt: &Rebuilt| !rebuilt.state.deleted && bucket_of_key(&rebuilt.create.path).is_some();
+    for (id, (rebuilt, _)) in shard.streams.extract_if(|_, (rebuilt, _)| is_bucket(rebuilt)) {
+        let name = bucket_of_key(&rebuilt.create.path).unwrap_or_default();
+        let name = BucketId::parse(name).map_err(|_| Inconsistent::Invalid(id.0))?;
+        buckets.insert(Arc::new(Bucket::new(name, id, rebuilt.created_ms)));
+    }
+    Ok(())
+}
+
+/// Takes the bodies of snapshots out of a recovered shard. They refer to nothing, so they can go first.
+fn open_bodies(shard: &mut Recovered, linked: &mut Linked) -> Result<(), Inconsistent> {
+    let is_body = |rebuilt: &Rebuilt| !rebuilt.state.deleted && rebuilt.create.path.is_empty();
+    for (id, (rebuilt, extents)) in shard.streams.extract_if(|_, (rebuilt, _)| is_body(rebuilt)) {
+        let content_type =
+            ContentType::parse(&rebuilt.create.content_type).map_err(|_| Inconsistent::Invalid(id.0))?;
+        let stream = Stream::new(body_birth(id, content_type, rebuilt.created_ms));
+        restore(&stream, rebuilt.state, extents);
+        linked.streams.insert(id, Arc::new(stream));
+    }
+    Ok(())
+}
+
+/// Puts a stream in the state that was recovered.
+fn restore(stream: &Stream, state: State, extents: Extents) {
+    let mut shared = stream.shared.lock();
+    shared.tail = state.tail;
+    shared.closed = state.closed;
+    shared.deleted = state.deleted;
+    shared.last_write_ms = state.last_write_ms;
+    shared.extents = extents;
+    drop(shared);
+    let mut held = stream.state.lock();
+    let (retention, attributes) = (held.retention.take(), std::mem::take(&mut held.attributes));
+    *held = State { retention, attributes, ..state };
 }
 
 /// Links a stream after its sources. Chains of forks can be long, so the way back is a stack of our own.
 fn link_with_sources(
     recovered: &mut [Recovered],
-    linked: &mut HashMap<StreamId, Arc<Stream>>,
+    linked: &mut Linked,
+    released: &[Arc<Released>],
     id: StreamId,
 ) -> Result<(), Inconsistent> {
     let mut stack = vec![id];
     let mut expanded = HashSet::new();
     while let Some(id) = stack.last().copied() {
-        if linked.contains_key(&id) {
+        if linked.streams.contains_key(&id) {
             stack.pop();
             continue;
         }
@@ -60,7 +127,7 @@ fn link_with_sources(
         let sources = rebuilt.create.fork.iter().flat_map(|fork| {
             std::iter::once(fork.source).chain(fork.ranges.iter().map(|range| range.stream))
         });
-        let unlinked: Vec<StreamId> = sources.filter(|source| !linked.contains_key(source)).collect();
+        let unlinked: Vec<StreamId> = sources.filter(|source| !linked.streams.contains_key(source)).collect();
         if !unlinked.is_empty() {
             if !expanded.insert(id) {
                 return Err(Inconsistent::ForkCycle(id.0));
@@ -69,8 +136,14 @@ fn link_with_sources(
             continue;
         }
         if let Some((rebuilt, extents)) = streams.remove(&id) {
-            let stream = revive(rebuilt, extents, linked)?;
-            linked.insert(id, Arc::new(stream));
+            let stream = revive(rebuilt, extents, linked, released)?;
+            if stream.path.as_ref().is_some_and(|path| path.bucket().is_some())
+                && linked.buckets.of(&stream).is_none()
+                && !stream.shared.lock().deleted
+            {
+                linked.stray.insert(id);
+            }
+            linked.streams.insert(id, Arc::new(stream));
         }
         stack.pop();
     }
@@ -81,13 +154,25 @@ fn link_with_sources(
 fn revive(
     rebuilt: Rebuilt,
     extents: Extents,
-    linked: &HashMap<StreamId, Arc<Stream>>,
+    linked: &Linked,
+    released: &[Arc<Released>],
 ) -> Result<Stream, Inconsistent> {
     let Rebuilt { id, create, created_ms, deadline_ms, state } = rebuilt;
     let invalid = || Inconsistent::Invalid(id.0);
     let fork = match create.fork {
-        Some(fork) => Some(Box::new(revive_fork(id, &fork, linked)?)),
+        Some(fork) => Some(Box::new(revive_fork(id, &fork, &linked.streams)?)),
         None => None,
+    };
+    let retention = match &state.retention {
+        Some(retention) if !state.deleted => {
+            Some(Box::new(revive_retention(id, retention, linked, released)?))
+        }
+        Some(retention) => Some(Box::new(Retention { floor: retention.floor, ..Retention::default() })),
+        None => None,
+    };
+    let attributes = match &create.attributes {
+        Some(text) => Attributes::parse(text.as_bytes()).map_err(|_| invalid())?,
+        None => Attributes::default(),
     };
     let lifetime = match (create.ttl_s, create.expires_at_ms) {
         (Some(seconds), _) => Lifetime::Ttl { seconds },
@@ -96,23 +181,54 @@ fn revive(
     };
     let stream = Stream::new(Birth {
         id,
-        path: StreamPath::parse_decoded(&create.path).map_err(|_| invalid())?,
+        path: Some(StreamPath::from_key(&create.path).ok_or_else(invalid)?),
+        bucket: create.bucket,
         incarnation: Incarnation(create.incarnation),
         content_type: ContentType::parse(&create.content_type).map_err(|_| invalid())?,
         lifetime,
         created_ms,
         deadline_ms,
         fork,
+        retention,
+        attributes,
     });
-    let mut shared = stream.shared.lock();
-    shared.tail = state.tail;
-    shared.closed = state.closed;
-    shared.deleted = state.deleted;
-    shared.last_write_ms = state.last_write_ms;
-    shared.extents = extents;
-    drop(shared);
-    *stream.state.lock() = state;
+    restore(&stream, state, extents);
     Ok(stream)
+}
+
+/// Finds the bodies of a stream's snapshots. What is kept must be there and whole; what was superseded may have been
+/// collected.
+fn revive_retention(
+    id: StreamId,
+    stored: &Retention<StoredBody>,
+    linked: &Linked,
+    released: &[Arc<Released>],
+) -> Result<Retention<BodyHold>, Inconsistent> {
+    let find = |snapshot: &Snapshot<StoredBody>| {
+        let body = linked.streams.get(&snapshot.body.stream).filter(|body| body.path.is_none())?;
+        let is_whole = body.shared.lock().tail.position == snapshot.body.length;
+        let released = &released[usize::from(body.id.shard())];
+        is_whole.then(|| Snapshot {
+            offset: snapshot.offset,
+            body: BodyHold::new(body.clone(), released.clone()),
+        })
+    };
+    let kept = |snapshot: &Option<Snapshot<StoredBody>>| match snapshot {
+        Some(snapshot) => {
+            let missing = Inconsistent::SnapshotMissing { stream: id.0, offset: snapshot.offset };
+            find(snapshot).ok_or(missing).map(Some)
+        }
+        None => Ok(None),
+    };
+    let superseded = stored.superseded.iter().filter_map(|superseded| {
+        Some(Superseded { snapshot: find(&superseded.snapshot)?, until_ms: superseded.until_ms })
+    });
+    Ok(Retention {
+        floor: stored.floor,
+        latest: kept(&stored.latest)?,
+        base: kept(&stored.base)?,
+        superseded: superseded.collect(),
+    })
 }
 
 fn revive_fork(
@@ -132,7 +248,7 @@ fn revive_fork(
         inherited.push(Inherited { stream: find(range.stream)?, start, end });
     }
     let origin = ForkOrigin {
-        source: StreamPath::parse_decoded(&fork.source_path).map_err(|_| Inconsistent::Invalid(id.0))?,
+        source: StreamPath::from_key(&fork.source_path).ok_or(Inconsistent::Invalid(id.0))?,
         offset: fork.source_offset.map(offset_of),
         sub_offset: fork.sub_offset,
     };

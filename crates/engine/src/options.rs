@@ -47,6 +47,18 @@ pub const QUEUE_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 pub const WRITER_SEQ_BYTES_MAX: usize = 1024;
 /// Committed payload bytes gathered into one batch before it is written.
 pub const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Largest snapshot body in bytes.
+pub const SNAPSHOT_BYTES_MAX_DEFAULT: u64 = 128 * 1024 * 1024;
+/// For how long a superseded snapshot stays readable, in milliseconds.
+pub const SNAPSHOT_GRACE_MS_DEFAULT: u64 = 60_000;
+/// Snapshots that may be uploaded at a time.
+pub const UPLOADS_MAX_DEFAULT: usize = 64;
+/// Buckets in one engine.
+pub const BUCKETS_MAX_DEFAULT: usize = 1_000_000;
+/// Frames in one batch of appends.
+pub const BATCH_FRAMES_MAX: usize = 512;
+/// Streams on one page of a bucket's list.
+pub const LIST_PAGE_MAX: usize = 1000;
 /// Encoded spans shared among the live subscribers of a stream.
 pub const SHARED_SPANS: usize = 256;
 /// Shards that a data directory can have.
@@ -65,6 +77,12 @@ pub struct Limits {
     pub queue_commands_max: usize,
     /// Payload bytes waiting for one committer; more is refused as busy.
     pub queue_bytes_max: u64,
+    /// Largest body of a snapshot, in bytes.
+    pub snapshot_bytes_max: u64,
+    /// Snapshots uploaded at a time; a further one is refused.
+    pub uploads_max: usize,
+    /// Buckets; a further one is refused.
+    pub buckets_max: usize,
 }
 
 impl Default for Limits {
@@ -75,6 +93,9 @@ impl Default for Limits {
             producers_per_stream_max: PRODUCERS_PER_STREAM_MAX_DEFAULT,
             queue_commands_max: QUEUE_COMMANDS_MAX_DEFAULT,
             queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
+            snapshot_bytes_max: SNAPSHOT_BYTES_MAX_DEFAULT,
+            uploads_max: UPLOADS_MAX_DEFAULT,
+            buckets_max: BUCKETS_MAX_DEFAULT,
         }
     }
 }
@@ -99,6 +120,8 @@ pub struct Options {
     pub fold_segments: u32,
     /// Size at which a fold goes on in a new table file.
     pub table_bytes_max: u64,
+    /// For how long a superseded snapshot stays readable, in milliseconds.
+    pub snapshot_grace_ms: u64,
     /// Bounds.
     pub limits: Limits,
     /// Who drives the work.
@@ -117,6 +140,7 @@ impl Options {
             recent_bytes: RECENT_BYTES_DEFAULT,
             fold_segments: FOLD_SEGMENTS_DEFAULT,
             table_bytes_max: TABLE_BYTES_MAX_DEFAULT,
+            snapshot_grace_ms: SNAPSHOT_GRACE_MS_DEFAULT,
             limits: Limits::default(),
             threads: Threads::Spawned,
             on_fault,
@@ -133,6 +157,7 @@ impl fmt::Debug for Options {
             .field("recent_bytes", &self.recent_bytes)
             .field("fold_segments", &self.fold_segments)
             .field("table_bytes_max", &self.table_bytes_max)
+            .field("snapshot_grace_ms", &self.snapshot_grace_ms)
             .field("limits", &self.limits)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

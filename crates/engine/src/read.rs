@@ -11,12 +11,13 @@ use bytes::Bytes;
 pub(crate) use self::plan::Held;
 pub use self::plan::ReadPlan;
 use self::plan::{Part, Unit, UnitKind};
-use crate::boundary::Located;
+use crate::body::BodyHold;
+use crate::boundary::{Boundaries, Located};
 use crate::engine::{Engine, Inner};
 use crate::error::{LookupError, ReadError, ReadFault};
 use crate::extent::{Extent, JournalExtent};
 use crate::request::Head;
-use crate::stream::Stream;
+use crate::stream::{Shared, Stream};
 
 /// Bytes read from disk at a time, unless a stored unit is larger. About half of a core's second-level cache:
 /// what is read is checked and sent on while it is still there.
@@ -34,6 +35,8 @@ const LOCATE_ATTEMPTS_MAX: usize = 8;
 pub struct StreamReader {
     inner: Arc<Inner>,
     stream: Arc<Stream>,
+    /// Of the body of a snapshot: keeps it.
+    _hold: Option<BodyHold>,
 }
 
 /// The end of a stream at one moment.
@@ -62,11 +65,20 @@ impl Engine {
         let now_ms = self.inner.now_ms();
         let stream = self.inner.find(self.inner.shard_of(path), path, now_ms)?;
         self.inner.touch(&stream, now_ms);
-        Ok(StreamReader { inner: self.inner.clone(), stream })
+        Ok(StreamReader::new(self.inner.clone(), stream))
     }
 }
 
 impl StreamReader {
+    pub(crate) fn new(inner: Arc<Inner>, stream: Arc<Stream>) -> Self {
+        Self { inner, stream, _hold: None }
+    }
+
+    /// A reader of the body of a snapshot.
+    pub(crate) fn of_body(inner: Arc<Inner>, hold: BodyHold) -> Self {
+        Self { inner, stream: hold.stream().clone(), _hold: Some(hold) }
+    }
+
     /// What the stream is.
     pub fn head(&self) -> Head {
         self.stream.head()
@@ -90,7 +102,10 @@ impl StreamReader {
     pub fn resolve_cached(&self, query: OffsetQuery) -> Result<Option<Offset>, ReadError> {
         let End { tail, .. } = self.end()?;
         match query {
-            OffsetQuery::Start => Ok(Some(Offset::ZERO)),
+            OffsetQuery::Start => {
+                check_floor(&self.stream.shared.lock(), Offset::ZERO)?;
+                Ok(Some(Offset::ZERO))
+            }
             OffsetQuery::Now => Ok(Some(tail)),
             OffsetQuery::At(offset) => {
                 Ok(self.inner.check_boundary_cached(&self.stream, offset, tail)?.then_some(offset))
@@ -98,12 +113,16 @@ impl StreamReader {
         }
     }
 
-    /// Turns an offset from a request into one of this stream, checked to be a message boundary up to the
-    /// tail. May read the disk for an offset inside a stored run of messages.
+    /// Turns an offset from a request into one of this stream, checked to be a message boundary from the floor up to
+    /// the tail. The start is the beginning of the stream, not the floor. May read the disk for an offset inside a
+    /// stored run of messages.
     pub fn resolve(&self, query: OffsetQuery) -> Result<Offset, ReadError> {
         let End { tail, .. } = self.end()?;
         match query {
-            OffsetQuery::Start => Ok(Offset::ZERO),
+            OffsetQuery::Start => {
+                check_floor(&self.stream.shared.lock(), Offset::ZERO)?;
+                Ok(Offset::ZERO)
+            }
             OffsetQuery::Now => Ok(tail),
             OffsetQuery::At(offset) => {
                 self.inner.check_boundary(&self.stream, offset, tail)?;
@@ -124,27 +143,38 @@ impl StreamReader {
     /// As [`read`](Self::read), with `end` (from [`end`](Self::end)) for the tail, whatever came since.
     pub fn read_to(&self, from: Offset, end: End, bytes_max: u64) -> Result<ReadPlan, ReadError> {
         let End { tail, closed } = end;
-        let mut plan = ReadPlan::new(self.inner.clone(), from);
-        while plan.end.position < tail.position
-            && plan.len < bytes_max.max(1)
-            && plan.parts() < PLAN_PARTS_MAX
-        {
-            self.inner.plan_extent(&self.stream, tail, &mut plan)?;
+        check_floor(&self.stream.shared.lock(), from)?;
+        self.inner.plan(&self.stream, from, tail, bytes_max, closed).map_err(|fault| {
+            // The bytes may have gone because the floor has come past them.
+            match check_floor(&self.stream.shared.lock(), from) {
+                Err(retained) => retained,
+                Ok(()) => fault.into(),
+            }
+        })
+    }
+
+    /// The last message boundary with at most `bytes_max` stored bytes after `from`, or the end of one message if that
+    /// is longer: the same wherever the bytes lie. May read the disk.
+    pub fn bounded_end(&self, from: Offset, bytes_max: u64) -> Result<Offset, ReadError> {
+        let tail = self.end()?.tail;
+        check_floor(&self.stream.shared.lock(), from)?;
+        let mut end = from;
+        for message in Boundaries::new(&self.inner, self.stream.clone(), from) {
+            let next = message?.end();
+            let is_first = end == from;
+            if next.position > tail.position || (next.position - from.position > bytes_max && !is_first) {
+                break;
+            }
+            end = next;
         }
-        if plan.end.position >= tail.position {
-            plan.end = tail;
-            plan.at_tail = true;
-            plan.closed = closed;
-        } else {
-            plan.end = Inner::seam(&self.stream, plan.end.position)?;
-        }
-        Ok(plan)
+        Ok(end)
     }
 
     /// Plans a read of the `count` bytes before `at` (a boundary that [`resolve`](Self::resolve) gave), or of as
-    /// many as there are. It may begin anywhere in a message.
+    /// many as are retained. It may begin anywhere in a message.
     pub fn read_before(&self, at: Offset, count: u64) -> Result<ReadPlan, ReadError> {
-        let from = Offset::new(at.append_index, at.position.saturating_sub(count));
+        let floor = self.stream.shared.lock().floor().position;
+        let from = Offset::new(at.append_index, at.position.saturating_sub(count).max(floor));
         self.read_to(from, End { tail: at, closed: false }, u64::MAX)
     }
 
@@ -178,7 +208,43 @@ impl StreamReader {
     }
 }
 
+/// Refuses an offset from which on not everything is retained any more.
+pub(crate) fn check_floor(shared: &Shared, offset: Offset) -> Result<(), ReadError> {
+    let floor = shared.floor();
+    if offset.position >= floor.position {
+        return Ok(());
+    }
+    let snapshot = shared.snapshot().map_or(floor, |snapshot| snapshot.offset);
+    Err(ReadError::Retained { floor, snapshot })
+}
+
 impl Inner {
+    /// Plans a read from a boundary towards `tail`: see [`StreamReader::read`].
+    pub(crate) fn plan(
+        self: &Arc<Self>,
+        stream: &Stream,
+        from: Offset,
+        tail: Offset,
+        bytes_max: u64,
+        closed: bool,
+    ) -> Result<ReadPlan, ReadFault> {
+        let mut plan = ReadPlan::new(self.clone(), from);
+        while plan.end.position < tail.position
+            && plan.len < bytes_max.max(1)
+            && plan.parts() < PLAN_PARTS_MAX
+        {
+            self.plan_extent(stream, tail, &mut plan)?;
+        }
+        if plan.end.position >= tail.position {
+            plan.end = tail;
+            plan.at_tail = true;
+            plan.closed = closed;
+        } else {
+            plan.end = Self::seam(stream, plan.end.position)?;
+        }
+        Ok(plan)
+    }
+
     /// The extent with the byte at `position`, and the file it is in.
     ///
     /// A fold may move an extent between the look and the grasp; then it is found where it is now.
@@ -245,8 +311,8 @@ impl Inner {
 }
 
 /// Cannot happen unless the index is wrong; then the reader learns it instead of getting other bytes.
-fn lost(stream: &Stream, position: u64) -> ReadFault {
-    ReadFault(format!("stream `{}` has no bytes at position {position}", stream.path.as_str()))
+pub(crate) fn lost(stream: &Stream, position: u64) -> ReadFault {
+    ReadFault(format!("stream `{}` has no bytes at position {position}", stream.name()))
 }
 
 /// Both ends of an extent are within `u32` of each other.

@@ -1,9 +1,10 @@
 //! A stream as its records make it: what recovery and folding both build, by the same steps.
 
 use alluvium_journal::{self as journal, CheckpointEntry, Mutation, StreamId, TableExtent};
-use alluvium_protocol::Offset;
+use alluvium_protocol::{Attributes, Offset, Retention, Snapshot, Superseded};
 use thiserror::Error;
 
+use crate::body::StoredBody;
 use crate::stream::{State, offset_of, pair_of, producer_of, stamp_of};
 
 /// The durable facts of one stream, without the places of its bytes.
@@ -56,6 +57,17 @@ pub enum Inconsistent {
     /// The files of another shard.
     #[error("the manifest is that of shard {0}")]
     Shard(u16),
+    /// A snapshot whose body is not there, or not whole.
+    #[error("the snapshot of stream {stream:#x} at {offset} has no body, or not all of it")]
+    SnapshotMissing {
+        /// The stream.
+        stream: u64,
+        /// What the snapshot stands for ends here.
+        offset: Offset,
+    },
+    /// A snapshot outside of what its stream holds.
+    #[error("stream {0:#x} retains something that contradicts its tail")]
+    Retention(u64),
     /// A checkpoint names blocks that its table does not have.
     #[error("stream {0:#x} refers to blocks that are not in its table")]
     Extent(u64),
@@ -71,6 +83,7 @@ impl Rebuilt {
         let body = create.body.take();
         let tail = create.fork.as_ref().map_or(Offset::ZERO, |fork| offset_of(fork.at));
         let mut state = State::new(tail, time_ms);
+        state.retention = create.retention.take().map(|stored| Box::new(retention_of(&stored)));
         if let Some(body) = &body {
             state.apply(body, time_ms);
         }
@@ -95,6 +108,18 @@ impl Rebuilt {
             }
             Mutation::Delete { .. } => self.state.deleted = true,
             Mutation::Renew { deadline_ms } => self.renewed(Some(*deadline_ms)),
+            Mutation::Publish(publish) => {
+                self.state.publish(publish);
+                let retention = self.state.retention.as_ref();
+                if retention.is_some_and(|retention| !retention.is_sound(self.state.tail)) {
+                    return Err(Inconsistent::Retention(self.id.0));
+                }
+                self.renewed(publish.renew_deadline_ms);
+            }
+            Mutation::Attributes(attributes) => {
+                self.create.attributes = Some(attributes.text.clone()).filter(|text| !text.is_empty());
+                self.renewed(attributes.renew_deadline_ms);
+            }
         }
         Ok(())
     }
@@ -120,6 +145,8 @@ impl Rebuilt {
                 .collect(),
             deleted: entry.deleted,
             last_write_ms: entry.last_write_ms,
+            retention: entry.retention.as_ref().map(|stored| Box::new(retention_of(stored))),
+            attributes: Attributes::default(),
         };
         let rebuilt = Self {
             id: entry.stream,
@@ -129,6 +156,13 @@ impl Rebuilt {
             state,
         };
         (rebuilt, entry.extents)
+    }
+
+    /// Leaves out superseded snapshots that are not to be read any longer.
+    pub(crate) fn forget_superseded(&mut self, now_ms: u64) {
+        if let Some(retention) = &mut self.state.retention {
+            retention.superseded.retain(|superseded| superseded.until_ms > now_ms);
+        }
     }
 
     /// What a checkpoint keeps.
@@ -158,7 +192,44 @@ impl Rebuilt {
             last_seq: state.last_seq.map(Into::into),
             producers,
             deleted: state.deleted,
+            retention: state.retention.as_deref().and_then(retention_record),
             extents,
         }
+    }
+}
+
+/// What is retained, as the journal keeps it; `None` when it is what a stream starts with.
+pub(crate) fn retention_record(retention: &Retention<StoredBody>) -> Option<journal::Retention> {
+    let one = |snapshot: &Snapshot<StoredBody>| journal::Snapshot {
+        offset: pair_of(snapshot.offset),
+        body: snapshot.body.stream,
+        length: snapshot.body.length,
+    };
+    (!retention.is_default()).then(|| journal::Retention {
+        floor: pair_of(retention.floor),
+        latest: retention.latest.as_ref().map(one),
+        base: retention.base.as_ref().map(one),
+        superseded: retention
+            .superseded
+            .iter()
+            .map(|superseded| (one(&superseded.snapshot), superseded.until_ms))
+            .collect(),
+    })
+}
+
+fn retention_of(stored: &journal::Retention) -> Retention<StoredBody> {
+    let one = |snapshot: &journal::Snapshot| Snapshot {
+        offset: offset_of(snapshot.offset),
+        body: StoredBody { stream: snapshot.body, length: snapshot.length },
+    };
+    Retention {
+        floor: offset_of(stored.floor),
+        latest: stored.latest.as_ref().map(one),
+        base: stored.base.as_ref().map(one),
+        superseded: stored
+            .superseded
+            .iter()
+            .map(|(snapshot, until_ms)| Superseded { snapshot: one(snapshot), until_ms: *until_ms })
+            .collect(),
     }
 }

@@ -1,9 +1,9 @@
 //! Opening a data directory: checkpoint, tables, then the journal's tail.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 
 use alluvium_env::Env;
 use alluvium_journal::{
@@ -11,22 +11,25 @@ use alluvium_journal::{
     JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, StreamId,
     Table, TableError, checkpoint_name, table_name,
 };
+use alluvium_protocol::StreamPath;
 use alluvium_tail::{Recent, SpanCache};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
+use crate::body::Released;
+use crate::bucket::Buckets;
 use crate::buffers::Buffers;
 use crate::committer::Committer;
 use crate::engine::{Engine, Inner};
 use crate::expiry::Expiries;
 use crate::extent::{Extents, JournalExtent, TableRun};
 use crate::fault::Fault;
-use crate::link::link;
+use crate::link::{Linked, link};
 use crate::options::{Options, SHARDS_MAX, SHARED_SPANS, Threads};
 use crate::queue::Queue;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::shard::{Folded, HeldTable, Shard};
-use crate::stream::offset_of;
+use crate::stream::{Stream, offset_of};
 use crate::tables::remove_leftovers;
 use crate::threads::Maintenance;
 
@@ -256,6 +259,56 @@ fn hold_runs(
     Some(runs)
 }
 
+/// The streams of a shard, each where it belongs.
+#[derive(Default)]
+struct Placed {
+    directory: HashMap<StreamPath, Arc<Stream>>,
+    retained: HashMap<StreamId, Arc<Stream>>,
+    bodies: HashMap<StreamId, Arc<Stream>>,
+    expiries: Expiries,
+    graces: VecDeque<(u64, Weak<Stream>)>,
+}
+
+impl Placed {
+    fn new<'a>(
+        streams: impl Iterator<Item = &'a Arc<Stream>>,
+        stray: &HashSet<StreamId>,
+        buckets: &Buckets,
+        released: &Released,
+    ) -> Self {
+        let mut placed = Self::default();
+        for stream in streams {
+            let Some(path) = stream.path.clone() else {
+                placed.bodies.insert(stream.id, stream.clone());
+                continue;
+            };
+            let shared = stream.shared.lock();
+            let deleted = shared.deleted;
+            let superseded = shared.retention.iter().flat_map(|retention| &retention.superseded);
+            let graces = superseded.map(|superseded| (superseded.until_ms, Arc::downgrade(stream)));
+            placed.graces.extend(graces);
+            drop(shared);
+            if stray.contains(&stream.id) {
+                // Nobody finds it; forks that need its bytes do by its number.
+                stream.shared.lock().deleted = true;
+                placed.retained.insert(stream.id, stream.clone());
+                released.push(stream.clone());
+            } else if deleted {
+                placed.retained.insert(stream.id, stream.clone());
+                placed.directory.entry(path).or_insert_with(|| stream.clone());
+            } else {
+                placed.expiries.watch(stream);
+                if let Some(bucket) = buckets.of(stream) {
+                    bucket.insert(stream);
+                }
+                placed.directory.insert(path, stream.clone());
+            }
+        }
+        placed.graces.make_contiguous().sort_unstable_by_key(|(until_ms, _)| *until_ms);
+        placed
+    }
+}
+
 /// Puts the recovered shards together to an engine at rest.
 fn assemble(
     env: Env,
@@ -263,28 +316,25 @@ fn assemble(
     directory: DataDirectory,
     mut recovered: Vec<Recovered>,
 ) -> Result<Inner, OpenError> {
-    let linked = link(&mut recovered)?;
+    let released: Vec<Arc<Released>> = recovered.iter().map(|_| Arc::default()).collect();
+    let Linked { streams: linked, stray, buckets } = link(&mut recovered, &released)?;
+    let mut linked: Vec<Arc<Stream>> = linked.into_values().collect();
+    linked.sort_unstable_by_key(|stream| stream.id);
     let recent_bytes = options.recent_bytes / recovered.len().max(1);
     let mut shards = Vec::with_capacity(recovered.len());
     for (index, shard) in recovered.into_iter().enumerate() {
-        let expiries = Expiries::default();
-        let mut directory = HashMap::new();
-        let mut retained = HashMap::new();
-        for stream in linked.iter().filter(|stream| usize::from(stream.id.shard()) == index) {
-            let deleted = stream.shared.lock().deleted;
-            if deleted {
-                retained.insert(stream.id, stream.clone());
-                directory.entry(stream.path.clone()).or_insert_with(|| stream.clone());
-            } else {
-                expiries.watch(stream);
-                directory.insert(stream.path.clone(), stream.clone());
-            }
-        }
+        let released = released[index].clone();
+        let mine = linked.iter().filter(|stream| usize::from(stream.id.shard()) == index);
+        let Placed { directory, retained, bodies, expiries, graces } =
+            Placed::new(mine, &stray, &buckets, &released);
         shards.push(Shard {
             index: u16::try_from(index).unwrap_or_default(),
             dir: shard.dir,
             directory: RwLock::new(directory),
             retained: Mutex::new(retained),
+            bodies: Mutex::new(bodies),
+            released,
+            graces: Mutex::new(graces),
             gone: Mutex::new(shard.streams.into_keys().collect()),
             queue: Queue::new(&options.limits),
             committer: Mutex::new(Committer::new(shard.writer, shard.next_stream)),
@@ -299,9 +349,11 @@ fn assemble(
         env,
         options,
         shards,
+        buckets,
+        uploads: AtomicUsize::new(0),
         spans: SpanCache::new(SHARED_SPANS),
         buffers: Buffers::default(),
-        streams: AtomicU64::new(linked.len() as u64),
+        streams: AtomicU64::new(linked.iter().filter(|stream| stream.path.is_some()).count() as u64),
         stopped: AtomicBool::new(false),
         maintenance: Maintenance::default(),
         directory: Mutex::new(Some(directory)),

@@ -2,17 +2,34 @@
 
 use tokio::sync::oneshot;
 
-use crate::error::{AppendError, CreateError, DeleteError};
+use crate::body::BodyHold;
+use crate::bucket::BucketHead;
+use crate::error::{
+    AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
+    PublishError, StorageError,
+};
+use crate::publish::Published;
 use crate::request::{Appended, Created};
+
+/// Where an answer goes, and the answer.
+type To<T, E> = oneshot::Sender<Result<T, E>>;
+/// The answers to the frames of a batch.
+type Frames = Vec<Result<Appended, AppendError>>;
 
 /// An answer and where it goes.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// Housekeeping has nobody to answer.
     None,
-    Append(oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>),
-    Create(oneshot::Sender<Result<Created, CreateError>>, Result<Created, CreateError>),
-    Delete(oneshot::Sender<Result<(), DeleteError>>, Result<(), DeleteError>),
+    Append(To<Appended, AppendError>, Result<Appended, AppendError>),
+    Batch(To<Frames, BatchError>, Result<Frames, BatchError>),
+    Create(To<Created, CreateError>, Result<Created, CreateError>),
+    Delete(To<(), DeleteError>, Result<(), DeleteError>),
+    Part(To<BodyHold, StorageError>, Result<BodyHold, StorageError>),
+    Publish(To<Published, PublishError>, Result<Published, PublishError>),
+    Attributes(To<(), AttributesError>, Result<(), AttributesError>),
+    CreateBucket(To<BucketHead, CreateBucketError>, Result<BucketHead, CreateBucketError>),
+    DeleteBucket(To<(), DeleteBucketError>, Result<(), DeleteBucketError>),
 }
 
 impl Reply {
@@ -21,8 +38,14 @@ impl Reply {
         match self {
             Self::None => {}
             Self::Append(sender, answer) => drop(sender.send(answer)),
+            Self::Batch(sender, answer) => drop(sender.send(answer)),
             Self::Create(sender, answer) => drop(sender.send(answer)),
             Self::Delete(sender, answer) => drop(sender.send(answer)),
+            Self::Part(sender, answer) => drop(sender.send(answer)),
+            Self::Publish(sender, answer) => drop(sender.send(answer)),
+            Self::Attributes(sender, answer) => drop(sender.send(answer)),
+            Self::CreateBucket(sender, answer) => drop(sender.send(answer)),
+            Self::DeleteBucket(sender, answer) => drop(sender.send(answer)),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What callers ask of the engine, and what they get.
 
 use alluvium_protocol::{
-    ContentType, ForkOrigin, Incarnation, InvalidJson, Lifetime, Offset, ProducerStamp, ProducerState,
-    StreamPath, json::flatten,
+    Attributes, ContentType, ForkOrigin, Incarnation, InvalidJson, Lifetime, Offset, ProducerStamp,
+    ProducerState, StreamPath, json::flatten,
 };
 use bytes::Bytes;
+
+use crate::snapshot::SnapshotHead;
 
 /// A stream to be created, as asked (`PROTOCOL §5.1`).
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub struct CreateRequest {
     pub body: Bytes,
     /// The source, for a fork.
     pub fork: Option<ForkOrigin>,
+    /// What describes the stream; `None` for nothing, and in a repeated create for whatever there is.
+    pub attributes: Option<Attributes>,
 }
 
 /// The answer to a create.
@@ -49,6 +53,9 @@ pub struct AppendRequest {
     pub producer: Option<ProducerStamp>,
     /// Whether the stream is closed by this request.
     pub close: bool,
+    /// Where the stream must end for the request to be taken: an optimistic append. Compared after everything else,
+    /// and never with a retry that its producer's stamp gives away.
+    pub expected_tail: Option<Offset>,
 }
 
 /// The answer to an append.
@@ -85,6 +92,12 @@ pub struct Head {
     pub last_write_ms: u64,
     /// The source it was forked from.
     pub forked_from: Option<StreamPath>,
+    /// The earliest offset that can be read.
+    pub floor: Offset,
+    /// The latest snapshot.
+    pub snapshot: Option<SnapshotHead>,
+    /// What describes the stream.
+    pub attributes: Attributes,
 }
 
 /// Messages as they are stored: their bytes, and where each ends.

@@ -1,15 +1,16 @@
 //! A shard: a hash range of the paths, with its own journal, committer and tables.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
 use alluvium_protocol::StreamPath;
 use alluvium_tail::Recent;
 use parking_lot::{Mutex, RwLock};
 
+use crate::body::Released;
 use crate::committer::Committer;
 use crate::expiry::Expiries;
 use crate::queue::Queue;
@@ -24,6 +25,12 @@ pub(crate) struct Shard {
     pub(crate) directory: RwLock<HashMap<StreamPath, Arc<Stream>>>,
     /// Deleted streams that forks still need.
     pub(crate) retained: Mutex<HashMap<StreamId, Arc<Stream>>>,
+    /// Bodies of snapshots, those being uploaded included.
+    pub(crate) bodies: Mutex<HashMap<StreamId, Arc<Stream>>>,
+    /// What is to be collected.
+    pub(crate) released: Arc<Released>,
+    /// Streams with superseded snapshots, by the time at which the first of them is to be given up.
+    pub(crate) graces: Mutex<VecDeque<(u64, Weak<Stream>)>>,
     /// Deleted streams that nobody needs, whose records or bytes are still on disk. A fold copies none of their
     /// bytes, even where it has not come to the record of their end: on a full disk that is how space comes back.
     pub(crate) gone: Mutex<HashSet<StreamId>>,
@@ -41,7 +48,19 @@ impl Shard {
     /// Makes a stream whose birth is synced visible.
     pub(crate) fn show(&self, stream: Arc<Stream>) {
         self.expiries.watch(&stream);
-        self.directory.write().insert(stream.path.clone(), stream);
+        match stream.path.clone() {
+            Some(path) => drop(self.directory.write().insert(path, stream)),
+            None => drop(self.bodies.lock().insert(stream.id, stream)),
+        }
+    }
+
+    /// All streams whose bytes are needed: those in the directory, deleted ones that forks read, and bodies.
+    pub(crate) fn all_streams(&self) -> Vec<Arc<Stream>> {
+        let mut streams: Vec<Arc<Stream>> = self.directory.read().values().cloned().collect();
+        // Under a path that is in use again, a deleted stream is only here.
+        streams.extend(self.retained.lock().values().cloned());
+        streams.extend(self.bodies.lock().values().cloned());
+        streams
     }
 }
 

@@ -4,20 +4,22 @@
 //! not, and only the shard's committer changes it. [`Shared`] is what has been synced, and is all
 //! that a reader ever sees.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use alluvium_journal::{self as journal, StreamId};
 use alluvium_protocol::{
-    ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp, ProducerState,
-    StreamConfig, StreamPath,
+    Attributes, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp,
+    ProducerState, Retention, Snapshot, StreamConfig, StreamPath, Superseded,
 };
 use alluvium_tail::Signal;
 use parking_lot::Mutex;
 
+use crate::body::{BodyHold, StoredBody};
 use crate::extent::Extents;
 use crate::request::Head;
+use crate::snapshot::SnapshotHead;
 
 /// The deadline of a stream that never expires.
 const NEVER: u64 = u64::MAX;
@@ -30,7 +32,10 @@ const RENEWAL_SLACK: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
-    pub(crate) path: StreamPath,
+    /// `None` for the body of a snapshot.
+    pub(crate) path: Option<StreamPath>,
+    /// The number of the bucket that it is in.
+    pub(crate) bucket: Option<StreamId>,
     pub(crate) incarnation: Incarnation,
     pub(crate) content_type: ContentType,
     pub(crate) lifetime: Lifetime,
@@ -39,7 +44,7 @@ pub(crate) struct Stream {
     pub(crate) state: Mutex<State>,
     pub(crate) shared: Mutex<Shared>,
     pub(crate) signal: Signal,
-    /// Forks whose direct source this is, those being created included.
+    /// Forks whose direct source this is, those being created included. Of the body of a snapshot: its holds.
     pub(crate) forks: AtomicU32,
     /// Exact expiry in Unix milliseconds, renewed in memory by each read and write.
     deadline_ms: AtomicU64,
@@ -82,6 +87,9 @@ pub(crate) struct State {
     pub(crate) producers: HashMap<ProducerId, ProducerState>,
     pub(crate) deleted: bool,
     pub(crate) last_write_ms: u64,
+    /// What is retained, when that is not everything.
+    pub(crate) retention: Option<Box<Retention<StoredBody>>>,
+    pub(crate) attributes: Attributes,
 }
 
 impl State {
@@ -94,7 +102,17 @@ impl State {
             producers: HashMap::new(),
             deleted: false,
             last_write_ms: created_ms,
+            retention: None,
+            attributes: Attributes::default(),
         }
+    }
+
+    /// Takes in a snapshot that was admitted now, or is replayed.
+    pub(crate) fn publish(&mut self, publish: &journal::Publish) {
+        let body = StoredBody { stream: publish.snapshot.body, length: publish.snapshot.length };
+        let snapshot = Snapshot { offset: offset_of(publish.snapshot.offset), body };
+        let retention = self.retention.get_or_insert_default();
+        retention.publish(snapshot, publish.retain_all, publish.superseded_until_ms);
     }
 
     /// Takes in an append that was admitted now, or is replayed. Both go through here, so that a
@@ -128,19 +146,81 @@ pub(crate) struct Shared {
     pub(crate) last_write_ms: u64,
     /// Where the stream's own bytes are.
     pub(crate) extents: Extents,
+    /// What is retained, when that is not everything.
+    pub(crate) retention: Option<Box<Retention<BodyHold>>>,
+    /// Positions from which on somebody still needs the stream's bytes, whatever is published: see [`Pin`].
+    pins: BTreeMap<u64, u32>,
+    pub(crate) attributes: Attributes,
+}
+
+impl Shared {
+    /// The earliest offset that can be read.
+    pub(crate) fn floor(&self) -> Offset {
+        self.retention.as_ref().map_or(Offset::ZERO, |retention| retention.floor)
+    }
+
+    /// The latest snapshot.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot<BodyHold>> {
+        self.retention.as_ref()?.latest.as_ref()
+    }
+
+    /// The position from which on the stream's bytes are needed for its own readers.
+    pub(crate) fn needed_from(&self) -> u64 {
+        let pinned = self.pins.first_key_value();
+        self.floor().position.min(pinned.map_or(u64::MAX, |(position, _)| *position))
+    }
+
+    /// Takes out the superseded snapshots that are not to be read any longer.
+    pub(crate) fn give_up_superseded(&mut self, now_ms: u64) -> Vec<Superseded<BodyHold>> {
+        let Some(retention) = &mut self.retention else { return Vec::new() };
+        retention.superseded.extract_if(.., |superseded| superseded.until_ms <= now_ms).collect()
+    }
+}
+
+/// Keeps a stream's bytes from a position on, as long as it is held: what a cut of it or a fork that is being made
+/// will read, though a snapshot may be published meanwhile. It does not outlive a deletion of the stream.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    stream: Arc<Stream>,
+    position: u64,
+}
+
+impl Pin {
+    /// `shared` is that of `stream`; the position is its floor, or above.
+    pub(crate) fn new(stream: &Arc<Stream>, shared: &mut Shared, position: u64) -> Self {
+        debug_assert!(position >= shared.needed_from());
+        *shared.pins.entry(position).or_default() += 1;
+        Self { stream: stream.clone(), position }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut shared = self.stream.shared.lock();
+        if let Some(count) = shared.pins.get_mut(&self.position) {
+            *count -= 1;
+            if *count == 0 {
+                shared.pins.remove(&self.position);
+            }
+        }
+    }
 }
 
 /// What a stream is made from, by a create or by recovery.
 #[derive(Debug)]
 pub(crate) struct Birth {
     pub(crate) id: StreamId,
-    pub(crate) path: StreamPath,
+    pub(crate) path: Option<StreamPath>,
+    pub(crate) bucket: Option<StreamId>,
     pub(crate) incarnation: Incarnation,
     pub(crate) content_type: ContentType,
     pub(crate) lifetime: Lifetime,
     pub(crate) created_ms: u64,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) fork: Option<Box<Fork>>,
+    /// What a fork takes over from its source.
+    pub(crate) retention: Option<Box<Retention<BodyHold>>>,
+    pub(crate) attributes: Attributes,
 }
 
 impl Stream {
@@ -148,21 +228,28 @@ impl Stream {
     pub(crate) fn new(birth: Birth) -> Self {
         let tail = birth.fork.as_ref().map_or(Offset::ZERO, |fork| fork.at);
         let deadline_ms = birth.deadline_ms.unwrap_or(NEVER);
+        let mut state = State::new(tail, birth.created_ms);
+        state.retention = birth.retention.as_deref().map(|retention| Box::new(stored(retention)));
+        state.attributes = birth.attributes.clone();
         Self {
             id: birth.id,
             path: birth.path,
+            bucket: birth.bucket,
             incarnation: birth.incarnation,
             content_type: birth.content_type,
             lifetime: birth.lifetime,
             created_ms: birth.created_ms,
             fork: birth.fork,
-            state: Mutex::new(State::new(tail, birth.created_ms)),
+            state: Mutex::new(state),
             shared: Mutex::new(Shared {
                 tail,
                 closed: false,
                 deleted: false,
                 last_write_ms: birth.created_ms,
                 extents: Extents::default(),
+                retention: birth.retention,
+                pins: BTreeMap::new(),
+                attributes: birth.attributes,
             }),
             signal: Signal::new(),
             forks: AtomicU32::new(0),
@@ -218,18 +305,35 @@ impl Stream {
         self.housekeeping.store(false, Ordering::Relaxed);
     }
 
+    /// What the log and a read fault call it.
+    pub(crate) fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| format!("snapshot {:#x}", self.id.0), ToString::to_string)
+    }
+
     /// What a repeated create is compared with.
-    pub(crate) fn config(&self, closed: bool) -> StreamConfig {
+    pub(crate) fn config(&self, closed: bool, attributes: Attributes) -> StreamConfig {
         StreamConfig {
             content_type: self.content_type.clone(),
             lifetime: self.lifetime,
             closed,
             fork: self.fork.as_ref().map(|fork| fork.origin.clone()),
+            attributes,
         }
     }
 
+    /// What a published snapshot of this stream is.
+    pub(crate) fn snapshot_head(&self, snapshot: &Snapshot<BodyHold>) -> SnapshotHead {
+        let body = &snapshot.body;
+        let length = body.shared.lock().tail.position;
+        SnapshotHead::new(self, snapshot.offset, body.stream(), length)
+    }
+
     pub(crate) fn head(&self) -> Head {
-        let shared = self.shared.lock();
+        self.head_of(&self.shared.lock())
+    }
+
+    /// As [`head`](Self::head), of what is locked already.
+    pub(crate) fn head_of(&self, shared: &Shared) -> Head {
         Head {
             tail: shared.tail,
             closed: shared.closed,
@@ -239,6 +343,9 @@ impl Stream {
             created_ms: self.created_ms,
             last_write_ms: shared.last_write_ms,
             forked_from: self.fork.as_ref().map(|fork| fork.origin.source.clone()),
+            floor: shared.floor(),
+            snapshot: shared.snapshot().map(|snapshot| self.snapshot_head(snapshot)),
+            attributes: shared.attributes.clone(),
         }
     }
 }
@@ -260,4 +367,25 @@ pub(crate) fn stamp_of(producer: &journal::Producer) -> Option<ProducerStamp> {
 
 pub(crate) fn producer_of(stamp: &ProducerStamp) -> journal::Producer {
     journal::Producer { id: stamp.id.as_str().to_owned(), epoch: stamp.epoch, seq: stamp.seq }
+}
+
+/// What is retained, as records refer to it.
+pub(crate) fn stored(retention: &Retention<BodyHold>) -> Retention<StoredBody> {
+    let one = |snapshot: &Snapshot<BodyHold>| Snapshot {
+        offset: snapshot.offset,
+        body: StoredBody { stream: snapshot.body.id, length: snapshot.body.state.lock().tail.position },
+    };
+    Retention {
+        floor: retention.floor,
+        latest: retention.latest.as_ref().map(one),
+        base: retention.base.as_ref().map(one),
+        superseded: retention
+            .superseded
+            .iter()
+            .map(|superseded| Superseded {
+                snapshot: one(&superseded.snapshot),
+                until_ms: superseded.until_ms,
+            })
+            .collect(),
+    }
 }

@@ -99,7 +99,7 @@ pub async fn collect(mut body: Incoming, limits: CollectLimits<'_>) -> Result<By
 
 /// Reads what a client sends of a refused body, so that it comes to read the refusal. Gives up on one that sends too
 /// much or takes too long; its connection is then closed on it.
-async fn discard(body: &mut Incoming) {
+pub(crate) async fn discard(body: &mut Incoming) {
     let discarding = async {
         let mut discarded = body.size_hint().lower();
         while discarded <= DISCARDED_BYTES_MAX
@@ -139,7 +139,7 @@ async fn collect_pieces(body: &mut Incoming, limits: CollectLimits<'_>) -> Resul
 }
 
 /// The next data frame; trailers are passed over.
-async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, CollectError> {
+pub(crate) async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, CollectError> {
     loop {
         let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
         match frame {

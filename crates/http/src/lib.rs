@@ -17,6 +17,7 @@ mod listener;
 mod mailbox;
 mod paced;
 mod reactor;
+mod receive;
 mod responses;
 mod roaming;
 mod server;
@@ -35,6 +36,7 @@ pub use limits::{
 };
 pub use listener::{BindError, bind};
 pub use reactor::{default_reactors, heavy_reactors};
+pub use receive::{ReceiveLimits, Receiver};
 pub use responses::ResponseBudget;
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;

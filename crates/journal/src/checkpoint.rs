@@ -15,7 +15,7 @@ use thiserror::Error;
 pub use crate::checkpoint::reader::CheckpointReader;
 pub use crate::checkpoint::writer::CheckpointWriter;
 use crate::error::{Damage, IoFault};
-use crate::record::{Create, Producer, RawOffset, StreamId};
+use crate::record::{Create, Producer, RawOffset, Retention, StreamId};
 
 const CHECKPOINT_MAGIC: [u8; 8] = *b"alvm-ckp";
 
@@ -66,7 +66,7 @@ pub struct TableExtent {
 pub struct CheckpointEntry {
     /// The stream.
     pub stream: StreamId,
-    /// How it was created; without a body.
+    /// How it was created; without a body and what a fork took over to retain, but with the attributes of now.
     pub create: Create,
     /// When, in milliseconds of Unix time.
     pub created_ms: u64,
@@ -86,6 +86,8 @@ pub struct CheckpointEntry {
     pub producers: Vec<Producer>,
     /// Whether it was deleted and is kept only because forks read its content.
     pub deleted: bool,
+    /// What it retains, when that isn't everything and nothing.
+    pub retention: Option<Retention>,
     /// Where its own content lies in tables, in order of position.
     pub extents: Vec<TableExtent>,
 }

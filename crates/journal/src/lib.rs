@@ -43,7 +43,10 @@ pub use crate::error::{Damage, IoFault, JournalError};
 pub use crate::format::{DataDirectory, Format, FormatError};
 pub use crate::manifest::{Manifest, ManifestError};
 pub use crate::names::{checkpoint_name, segment_name, shard_name, table_name};
-pub use crate::record::{Append, Create, Fork, ForkRange, Mutation, Producer, RawOffset, Record, StreamId};
+pub use crate::record::{
+    Append, Create, Fork, ForkRange, Mutation, Producer, Publish, RawOffset, Record, Retention,
+    SetAttributes, Snapshot, StreamId,
+};
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
 pub use crate::segment::SegmentFile;
 pub use crate::segments::{SPARES_MAX, Segments};

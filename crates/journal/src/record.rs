@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+mod retention;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -18,6 +19,8 @@ pub(crate) use crate::record::decode::{
 pub(crate) use crate::record::encode::{
     data_of, encode_create, encode_producer, encode_record_start, record_len_max,
 };
+pub use crate::record::retention::{Publish, Retention, SetAttributes, Snapshot};
+pub(crate) use crate::record::retention::{decode_retention, encode_retention};
 
 /// The length in bytes of the fixed part in front of every record.
 pub const RECORD_HEADER_BYTES: usize = 25;
@@ -78,12 +81,17 @@ pub enum Mutation {
         /// The new deadline in milliseconds of Unix time.
         deadline_ms: u64,
     },
+    /// A snapshot of the stream becomes the latest.
+    Publish(Publish),
+    /// The stream's attributes are replaced.
+    Attributes(SetAttributes),
 }
 
-/// The birth of a stream.
+/// The birth of a stream, of a bucket, or of a snapshot's body.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Create {
-    /// The decoded path.
+    /// The decoded path. In a bucket: a NUL, the bucket's id, a slash and the stream's id. Of a bucket itself: a NUL
+    /// and its id. Of the body of a snapshot: nothing.
     pub path: String,
     /// Tells this stream from earlier and later ones of the same path.
     pub incarnation: u128,
@@ -99,6 +107,12 @@ pub struct Create {
     pub fork: Option<Fork>,
     /// The initial content, or closed state, or both.
     pub body: Option<Append>,
+    /// The number of the bucket that the stream is in.
+    pub bucket: Option<StreamId>,
+    /// What a fork takes over of what its source retains, when there is something.
+    pub retention: Option<Retention>,
+    /// The attributes as JSON text, when there are any.
+    pub attributes: Option<String>,
 }
 
 /// What a forked stream shares with its source.

@@ -6,10 +6,11 @@
 //! 2. the stream is closed;
 //! 3. another content type;
 //! 4. the producer's epoch and sequence number;
-//! 5. `Stream-Seq`.
+//! 5. `Stream-Seq`;
+//! 6. the tail that the request expects.
 //!
-//! The producer comes before `Stream-Seq` because a retry repeats both: it must be recognised as a duplicate,
-//! not refused for a sequence that its own first attempt has used.
+//! The producer comes before `Stream-Seq` and the expected tail because a retry repeats them all: it must be
+//! recognised as a duplicate, not refused for what its own first attempt has used.
 
 use crate::content_type::ContentType;
 use crate::offset::Offset;
@@ -45,6 +46,8 @@ pub struct AppendIntent<'a> {
     pub seq: Option<&'a str>,
     /// Producer headers.
     pub producer: Option<&'a ProducerStamp>,
+    /// Where the stream must end for the request to be taken, if it says so: an optimistic append.
+    pub expected_tail: Option<Offset>,
 }
 
 /// What to do with a request that is not refused.
@@ -102,6 +105,12 @@ pub enum AppendRejection {
     /// The producer's epoch or sequence number is out of line.
     #[error(transparent)]
     Producer(#[from] ProducerRejection),
+    /// The stream ends elsewhere than the request expects.
+    #[error("the stream ends at {tail}, not where the request expects")]
+    TailMismatch {
+        /// Where it ends.
+        tail: Offset,
+    },
     /// Neither data nor a wish to close.
     #[error("body is empty")]
     Empty,
@@ -140,6 +149,9 @@ pub fn admit(view: &StreamView<'_>, intent: &AppendIntent<'_>) -> Result<Admissi
         && received <= last
     {
         return Err(AppendRejection::SeqRegression { last: last.to_owned(), received: received.to_owned() });
+    }
+    if intent.expected_tail.is_some_and(|expected| expected != view.tail) {
+        return Err(AppendRejection::TailMismatch { tail: view.tail });
     }
     Ok(if intent.has_data { Admission::Append { producer } } else { Admission::Close { producer } })
 }

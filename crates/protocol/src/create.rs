@@ -4,6 +4,7 @@
 //! out again asks for no other stream, so an omitted content type, lifetime or fork offset matches whatever
 //! the fork has.
 
+use crate::attributes::Attributes;
 use crate::content_type::ContentType;
 use crate::fork::ForkOrigin;
 use crate::lifetime::Lifetime;
@@ -19,6 +20,8 @@ pub struct StreamConfig {
     pub closed: bool,
     /// Where it was forked from. The offset is the resolved one even if the request had none.
     pub fork: Option<ForkOrigin>,
+    /// Its attributes now.
+    pub attributes: Attributes,
 }
 
 /// What a request to create asks for.
@@ -32,6 +35,8 @@ pub struct RequestedConfig<'a> {
     pub closed: bool,
     /// Where to fork from.
     pub fork: Option<&'a ForkOrigin>,
+    /// Attributes; a request that names none asks for any.
+    pub attributes: Option<&'a Attributes>,
 }
 
 /// What differs between an existing stream and a request to create it; the first difference found.
@@ -49,6 +54,9 @@ pub enum ConfigConflict {
     /// Only one is a fork, or they fork from different places.
     #[error("stream exists with another fork origin")]
     Fork,
+    /// The attributes.
+    #[error("stream exists with other attributes")]
+    Attributes,
 }
 
 /// Whether the request asks for the stream that exists; if not, in what it differs.
@@ -75,6 +83,8 @@ pub fn reconfirm(existing: &StreamConfig, requested: &RequestedConfig<'_>) -> Re
         Err(ConfigConflict::Lifetime)
     } else if requested.closed != existing.closed {
         Err(ConfigConflict::Closed)
+    } else if requested.attributes.is_some_and(|attributes| *attributes != existing.attributes) {
+        Err(ConfigConflict::Attributes)
     } else {
         Ok(())
     }

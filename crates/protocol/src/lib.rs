@@ -11,6 +11,9 @@
 //! |---|---|
 //! | [`offset`] | resume tokens and the two sentinels |
 //! | [`path`] | which URL paths name a stream |
+//! | [`bucket`] | which names are those of buckets and of streams in them |
+//! | [`snapshot`] | what publishing a snapshot keeps and drops |
+//! | [`attributes`] | the small JSON object that describes a stream |
 //! | [`content_type`] | media type equality, JSON mode, SSE encoding |
 //! | [`json`] | flattening a JSON body into messages, wrapping messages for a read |
 //! | [`lifetime`] | TTL, absolute expiry, inheritance by forks |
@@ -28,6 +31,8 @@
 //! | [`header`], [`limits`] | names and bounds |
 
 pub mod admit;
+pub mod attributes;
+pub mod bucket;
 pub mod claim;
 pub mod content_type;
 pub mod create;
@@ -44,10 +49,13 @@ pub mod offset;
 pub mod path;
 pub mod path_token;
 pub mod producer;
+pub mod snapshot;
 pub mod sse;
 pub mod store;
 
 pub use admit::{Admission, AppendIntent, AppendRejection, StreamView};
+pub use attributes::{Attributes, InvalidAttributes};
+pub use bucket::{BucketId, InvalidBucketId, InvalidStreamId};
 pub use claim::{Claim, ProducerStateMap};
 pub use content_type::{ContentType, InvalidContentType, SseEncoding};
 pub use create::{ConfigConflict, RequestedConfig, StreamConfig};
@@ -61,3 +69,4 @@ pub use path::{InvalidPath, StreamPath};
 pub use producer::{
     InvalidProducer, ProducerId, ProducerRejection, ProducerStamp, ProducerState, ProducerVerdict,
 };
+pub use snapshot::{PublishRejection, Retention, Snapshot, Superseded};

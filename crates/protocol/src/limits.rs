@@ -6,6 +6,21 @@
 /// Longest stream path, counted after percent-decoding.
 pub const PATH_BYTES_MAX: usize = 1024;
 
+/// Shortest bucket id (extensions §1.1).
+pub const BUCKET_ID_BYTES_MIN: usize = 4;
+
+/// Longest bucket id (extensions §1.1).
+pub const BUCKET_ID_BYTES_MAX: usize = 64;
+
+/// Longest `{bucket}/{stream}`, counted after percent-decoding (extensions §1.1).
+pub const BUCKETED_PATH_BYTES_MAX: usize = 122;
+
+/// Longest JSON text of a stream's attributes.
+pub const ATTRIBUTES_BYTES_MAX: usize = 16 * 1024;
+
+/// Superseded snapshots of one stream that stay readable for a while.
+pub const SUPERSEDED_SNAPSHOTS_MAX: usize = 16;
+
 /// Longest `Content-Type` value.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 

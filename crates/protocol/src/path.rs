@@ -3,18 +3,31 @@
 //! A path is percent-decoded exactly once, when it enters, and compared byte for byte from then on. An
 //! encoded slash is a slash: `a%2Fb` and `a/b` are one stream. Segments are checked after decoding, so no
 //! spelling of `..` gets by.
+//!
+//! A path in a bucket (extensions §1) is one of a second namespace. As text it begins with a NUL, which no other
+//! path can have, so that the two never meet.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::limits::PATH_BYTES_MAX;
+use crate::bucket::{self, BucketId, InvalidStreamId};
+use crate::limits::{BUCKETED_PATH_BYTES_MAX, PATH_BYTES_MAX};
 
 /// First segment kept for the protocol's own endpoints (PROTOCOL §6.1).
 pub const RESERVED_SEGMENT: &str = "__ds";
 
-/// The name of a stream: decoded, valid, cheap to clone.
+/// Where streams without a bucket are mounted: followed by the stream's path.
+pub const STREAM_MOUNT: &str = "/v1/stream/";
+
+/// Where buckets are mounted: followed by the bucket's id, a slash and the stream's id.
+pub const BUCKET_MOUNT: &str = "/ds/";
+
+/// Begins the key of a path in a bucket.
+const BUCKET_MARK: char = '\0';
+
+/// The name of a stream in either namespace: decoded, valid, cheap to clone.
 #[derive(Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct StreamPath(Arc<str>);
 
@@ -54,16 +67,74 @@ impl StreamPath {
         Ok(StreamPath(Arc::from(path)))
     }
 
-    /// The decoded path.
+    /// The path of a stream in a bucket, by its decoded id.
+    pub fn in_bucket(bucket: &BucketId, stream_id: &str) -> Result<StreamPath, InvalidStreamId> {
+        bucket::check_stream_id(bucket, stream_id)?;
+        Ok(StreamPath(format!("{BUCKET_MARK}{bucket}/{stream_id}").into()))
+    }
+
+    /// The path of a stream in a bucket, by its id as it stands in a URL.
+    pub fn in_bucket_encoded(bucket: &BucketId, raw_stream_id: &str) -> Result<StreamPath, InvalidStreamId> {
+        if raw_stream_id.len() > 3 * BUCKETED_PATH_BYTES_MAX {
+            return Err(InvalidStreamId::TooLong);
+        }
+        let decoded = percent_decode(raw_stream_id).ok_or(InvalidStreamId::Encoding)?;
+        StreamPath::in_bucket(bucket, &decoded)
+    }
+
+    /// The path with this [key](Self::as_str), as read back from storage.
+    pub fn from_key(key: &str) -> Option<StreamPath> {
+        let Some(bucketed) = key.strip_prefix(BUCKET_MARK) else {
+            return StreamPath::parse_decoded(key).ok();
+        };
+        let (bucket, stream_id) = bucketed.split_once('/')?;
+        StreamPath::in_bucket(&BucketId::parse(bucket).ok()?, stream_id).ok()
+    }
+
+    /// The stream that the path of a URL names, as in `Stream-Forked-From`; `None` if it names none.
+    pub fn parse_url_path(raw: &str) -> Option<StreamPath> {
+        if let Some(raw) = raw.strip_prefix(STREAM_MOUNT) {
+            return StreamPath::parse_encoded(raw).ok();
+        }
+        let (bucket, stream_id) = raw.strip_prefix(BUCKET_MOUNT)?.split_once('/')?;
+        StreamPath::in_bucket_encoded(&BucketId::parse(bucket).ok()?, stream_id).ok()
+    }
+
+    /// The path of the stream's URL on its server: what [`parse_url_path`](Self::parse_url_path) takes.
+    pub fn url_path(&self) -> String {
+        let mount = if self.is_bucketed() { BUCKET_MOUNT } else { STREAM_MOUNT };
+        format!("{mount}{}", self.encoded())
+    }
+
+    /// What tells this path from all others, in either namespace: the decoded path, or for a stream in a bucket a
+    /// NUL, the bucket's id, a slash and the stream's id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path as it stands in a URL: ASCII, one spelling per path, slashes kept.
+    fn is_bucketed(&self) -> bool {
+        self.0.starts_with(BUCKET_MARK)
+    }
+
+    fn bucket_and_stream(&self) -> Option<(&str, &str)> {
+        self.0.strip_prefix(BUCKET_MARK)?.split_once('/')
+    }
+
+    /// The id of the bucket, of a stream in one.
+    pub fn bucket(&self) -> Option<&str> {
+        self.bucket_and_stream().map(|(bucket, _)| bucket)
+    }
+
+    /// The id of the stream in its bucket.
+    pub fn stream_id(&self) -> Option<&str> {
+        self.bucket_and_stream().map(|(_, stream_id)| stream_id)
+    }
+
+    /// The path as it stands in a URL after its mount: ASCII, one spelling per path, slashes kept.
     pub fn encoded(&self) -> String {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         let mut encoded = String::with_capacity(self.0.len());
-        for byte in self.0.bytes() {
+        for byte in self.0.trim_start_matches(BUCKET_MARK).bytes() {
             if is_path_byte(byte) {
                 encoded.push(char::from(byte));
             } else {
@@ -123,7 +194,10 @@ impl AsRef<str> for StreamPath {
 
 impl fmt::Display for StreamPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        match self.bucket_and_stream() {
+            None => f.pad(&self.0),
+            Some((bucket, stream_id)) => write!(f, "{BUCKET_MOUNT}{bucket}/{stream_id}"),
+        }
     }
 }
 

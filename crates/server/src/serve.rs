@@ -145,11 +145,15 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.shards = u16::try_from(config.shards.unwrap_or_else(default_shards)).unwrap_or(SHARDS_MAX);
     options.segment_bytes = u32::try_from(config.segment_bytes.0).unwrap_or(u32::MAX);
     options.recent_bytes = to_usize(config.recent_bytes.0);
+    options.snapshot_grace_ms = u64::try_from(config.snapshot_grace.as_millis()).unwrap_or(u64::MAX);
     options.limits = Limits {
         append_bytes_max: u32::try_from(config.append_bytes_max.0).unwrap_or(u32::MAX),
         streams_max: config.streams_max,
         producers_per_stream_max: config.producers_max,
         queue_bytes_max: config.queue_bytes_max.0,
+        snapshot_bytes_max: config.snapshot_bytes_max.0,
+        uploads_max: config.uploads_max,
+        buckets_max: config.buckets_max,
         ..options.limits
     };
     options
@@ -167,6 +171,9 @@ fn streams_options(config: &Config, responses: Arc<ResponseBudget>) -> StreamsOp
         body_timeout: config.body_timeout,
         responses,
         cache_visibility: config.cache_visibility,
+        snapshot_bytes_max: to_usize(config.snapshot_bytes_max.0),
+        bootstrap_bytes_max: config.bootstrap_bytes_max.0,
+        public_history: config.public_history,
     }
 }
 

@@ -1,28 +1,37 @@
 //! From a request to the operation it asks for.
 
 mod append;
+mod attributes;
+mod batch;
 mod body;
+mod bootstrap;
+mod bucket;
 mod create;
 mod delete;
 mod error;
 mod head;
 mod headers;
+mod list;
 mod live;
+mod multipart;
 mod preflight;
+mod publish;
 mod query;
 mod read;
+mod resource;
+mod snapshot;
 
 use std::sync::Arc;
 
 use alluvium_http::{Request, Response};
-use alluvium_protocol::StreamPath;
+use alluvium_protocol::{InvalidStreamId, StreamPath};
 use http::Method;
 
-use self::error::Failure;
+use self::{error::Failure, resource::Resource};
 use crate::state::State;
 
 /// Where streams are mounted: `/v1/stream/` followed by the stream's path.
-pub const MOUNT: &str = "/v1/stream/";
+pub const MOUNT: &str = alluvium_protocol::path::STREAM_MOUNT;
 
 /// Answers one request. Every response, refusals included, gets the browser headers on its way out.
 pub(crate) async fn handle(streams: &Arc<State>, request: Request) -> Response {
@@ -37,18 +46,64 @@ pub(crate) async fn handle(streams: &Arc<State>, request: Request) -> Response {
     response
 }
 
+/// A path under [`MOUNT`] names a stream; one under `/ds/` a bucket, a stream in it, or a resource of that stream.
 async fn route(streams: &Arc<State>, request: Request) -> Result<Response, Failure> {
-    if *request.method() == Method::OPTIONS {
-        return Ok(preflight::handle());
+    let path = request.uri().path();
+    if let Some(path) = path.strip_prefix(MOUNT) {
+        if *request.method() == Method::OPTIONS {
+            return Ok(preflight::handle(resource::STREAM_METHODS));
+        }
+        let path = StreamPath::parse_encoded(path)?;
+        return stream(streams, path, request).await;
     }
-    let path = request.uri().path().strip_prefix(MOUNT).ok_or(Failure::NoSuchResource)?;
-    let path = StreamPath::parse_encoded(path)?;
+    // Out of the way of the other namespace, where most requests go.
+    Box::pin(extension(streams, request)).await
+}
+
+/// The operations of the base protocol, in either namespace.
+async fn stream(streams: &Arc<State>, path: StreamPath, request: Request) -> Result<Response, Failure> {
     match *request.method() {
         Method::POST => append::handle(streams, &path, request).await,
         Method::GET => read::handle(streams, path, request).await,
         Method::HEAD => head::handle(streams, &path),
         Method::PUT => create::handle(streams, &path, request).await,
         Method::DELETE => delete::handle(streams, &path).await,
-        _ => Err(Failure::MethodNotAllowed),
+        _ => Err(Failure::MethodNotAllowed { allowed: resource::STREAM_METHODS }),
+    }
+}
+
+/// What is under `/ds/`.
+async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, Failure> {
+    let method = request.method().clone();
+    let allowed = resource::methods(request.uri().path())?;
+    if method == Method::OPTIONS {
+        return Ok(preflight::handle(allowed));
+    }
+    let resource = Resource::parse(request.uri().path())?;
+    match (&method, resource) {
+        (_, Resource::Stream(path)) => stream(streams, path, request).await,
+        (&Method::GET | &Method::HEAD, Resource::Bucket(id)) => bucket::get(streams, &id),
+        (&Method::PUT, Resource::Bucket(id)) => bucket::create(streams, &id).await,
+        (&Method::DELETE, Resource::Bucket(id)) => bucket::delete(streams, &id).await,
+        (&Method::GET | &Method::HEAD, Resource::List(id)) => list::handle(streams, &id, &request),
+        (&Method::GET | &Method::HEAD, Resource::LatestSnapshot(path)) => snapshot::latest(streams, &path),
+        (&Method::GET | &Method::HEAD, Resource::Snapshot(path, offset)) => {
+            snapshot::read(streams, &path, offset, &request).await
+        }
+        (&Method::PUT, Resource::Snapshot(path, offset)) => {
+            publish::handle(streams, &path, offset, request).await
+        }
+        (&Method::DELETE, Resource::Snapshot(path, offset)) => snapshot::delete(streams, &path, offset),
+        (&Method::GET | &Method::HEAD, Resource::Bootstrap(path)) => {
+            bootstrap::handle(streams, &path, &request).await
+        }
+        // What would make or change a stream is told that its name is none.
+        (&Method::PUT | &Method::POST | &Method::DELETE, Resource::List(_)) => {
+            Err(Failure::StreamId(InvalidStreamId::Reserved))
+        }
+        (&Method::POST, Resource::Batch(path)) => batch::handle(streams, &path, request).await,
+        (&Method::GET | &Method::HEAD, Resource::Attributes(path)) => attributes::get(streams, &path),
+        (&Method::PUT, Resource::Attributes(path)) => attributes::set(streams, &path, request).await,
+        _ => Err(Failure::MethodNotAllowed { allowed }),
     }
 }

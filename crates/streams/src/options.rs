@@ -21,8 +21,14 @@ pub struct Options {
     pub waiters_max: usize,
     /// Most bytes of partly received request bodies held at once.
     pub bodies_bytes_max: usize,
-    /// Most time a request body may take.
+    /// Most time a request body may take; of a snapshot's body, most time that it may pause.
     pub body_timeout: Duration,
+    /// Most bytes of a snapshot.
+    pub snapshot_bytes_max: usize,
+    /// About the most stored bytes of messages in one bootstrap.
+    pub bootstrap_bytes_max: u64,
+    /// Whether shared caches may keep what a stream held before its floor moved.
+    pub public_history: bool,
     /// What responses hold in memory; the same that the HTTP server is given.
     pub responses: Arc<ResponseBudget>,
     /// Who may cache responses with data.

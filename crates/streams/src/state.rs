@@ -52,6 +52,11 @@ impl State {
         self.env.random.next_u64() % bound.max(1)
     }
 
+    /// 128 random bits.
+    pub(crate) fn random_u128(&self) -> u128 {
+        self.env.random.next_u128()
+    }
+
     /// The cursor for a client that sent this one.
     pub(crate) fn cursor_after(&self, client: Option<&str>) -> Result<u64, InvalidCursor> {
         cursor::response_cursor(self.now_ms(), client, || 1 + self.random_below(JITTER_S_MAX))

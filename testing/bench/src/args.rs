@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::server::{LaunchOptions, StopSignal};
 use crate::target::{DEFAULT_MOUNT, Target, split_named};
-use crate::workload::{Appends, CatchUp, FanOut, Spread, Streams, Workload};
+use crate::workload::{Appends, CatchUp, FanOut, Spread, Streams, Uploads, Workload};
 
 /// The longest measurement that can be asked for, in seconds.
 const SECONDS_MAX: f64 = 600.0;
@@ -82,7 +82,9 @@ enum Command {
     Streams(StreamArgs),
     /// Restarts the server with a moderate number of streams (`streams` with another default).
     Restart(StreamArgs),
-    /// All of the above but `restart`, with their defaults.
+    /// Appends at a steady rate, without and with snapshots being uploaded (this project's extensions).
+    Uploads(UploadArgs),
+    /// The first five of the above, with their defaults.
     All,
     /// Serves, as a yardstick: answers every request at once and stores nothing.
     Ceiling(CeilingArgs),
@@ -162,6 +164,25 @@ struct StreamArgs {
     signal: Option<StopSignal>,
 }
 
+#[derive(Debug, Default, Args)]
+struct UploadArgs {
+    /// The length of one snapshot in MiB [default: 128; 8 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    mebibytes: Option<u32>,
+    /// Appends a second [default: 200].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: Option<u32>,
+    /// The length of one append [default: 256].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    bytes: Option<u32>,
+    /// How long each setting is measured, in seconds [default: 10].
+    #[arg(long, value_parser = seconds)]
+    duration: Option<Duration>,
+    /// How fast to upload in MiB a second, 0 for as fast as it goes; each is measured on its own [default: 32,0].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    paces: Vec<u32>,
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     if !(0.0..=SECONDS_MAX).contains(&seconds) {
@@ -238,6 +259,7 @@ impl Cli {
             Command::FanOut(args) => vec![args.workload(quick)],
             Command::Streams(args) => vec![args.workload(if quick { 2000 } else { 100_000 })],
             Command::Restart(args) => vec![args.workload(if quick { 2000 } else { 10_000 })],
+            Command::Uploads(args) => vec![args.workload(quick)],
             Command::Ceiling(_) => Vec::new(),
             Command::All => {
                 let appends = AppendArgs { bytes: 256, ..AppendArgs::default() };
@@ -302,6 +324,19 @@ impl StreamArgs {
             bytes: self.bytes.unwrap_or(256) as usize,
             within: self.within.unwrap_or(Duration::from_mins(2)),
             restart: Some(self.signal.unwrap_or(StopSignal::Term)),
+        })
+    }
+}
+
+impl UploadArgs {
+    fn workload(&self, quick: bool) -> Workload {
+        let paces = if self.paces.is_empty() { vec![32, 0] } else { self.paces.clone() };
+        Workload::Uploads(Uploads {
+            mebibytes: self.mebibytes.unwrap_or(if quick { 8 } else { 128 }),
+            rate: self.rate.unwrap_or(200),
+            bytes: self.bytes.unwrap_or(256) as usize,
+            duration: self.duration.unwrap_or(Duration::from_secs(if quick { 1 } else { 10 })),
+            paces,
         })
     }
 }

@@ -4,6 +4,7 @@ mod appends;
 mod catch_up;
 mod fan_out;
 mod streams;
+mod uploads;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ pub(crate) use appends::{Appends, Spread};
 pub(crate) use catch_up::CatchUp;
 pub(crate) use fan_out::FanOut;
 pub(crate) use streams::Streams;
+pub(crate) use uploads::Uploads;
 
 use crate::clock;
 use crate::http::{Connection, Method, request};
@@ -35,6 +37,7 @@ pub(crate) enum Workload {
     CatchUp(CatchUp),
     FanOut(FanOut),
     Streams(Streams),
+    Uploads(Uploads),
 }
 
 impl Workload {
@@ -45,6 +48,7 @@ impl Workload {
             Self::CatchUp(load) => load.run(session).await,
             Self::FanOut(load) => load.run(session).await,
             Self::Streams(load) => load.run(session).await,
+            Self::Uploads(load) => load.run(session).await,
         }
     }
 
@@ -55,6 +59,7 @@ impl Workload {
             Self::CatchUp(load) => load.name(),
             Self::FanOut(load) => load.name(),
             Self::Streams(load) => load.name(),
+            Self::Uploads(load) => load.name(),
         }
     }
 }

@@ -31,7 +31,8 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     drive("PyPI durable-streams", python, binary, report)
 }
 
-fn drive(client: &str, mut script: Command, binary: &Path, report: &mut Report) -> Result<()> {
+/// Runs a script against a server of its own, and gives it the restarts that it asks for.
+pub(crate) fn drive(client: &str, mut script: Command, binary: &Path, report: &mut Report) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let flags = ["--long-poll-timeout", "2s"];
     let mut server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;

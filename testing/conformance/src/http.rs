@@ -28,6 +28,22 @@ impl Response {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// All headers, names in lower case.
+    pub(crate) fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    /// `Stream-Next-Offset`.
+    pub(crate) fn next_offset(&self) -> Result<String> {
+        Ok(self.header("stream-next-offset").context("no Stream-Next-Offset")?.to_owned())
+    }
+
+    /// The code of a refusal.
+    pub(crate) fn code(&self) -> String {
+        let body: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
+        body.and_then(|body| Some(body["error"]["code"].as_str()?.to_owned())).unwrap_or_default()
+    }
+
     /// Fails unless the status is one of those given.
     pub(crate) fn expect(self, statuses: &[u16], doing: &str) -> Result<Self> {
         if statuses.contains(&self.status) {
@@ -62,21 +78,53 @@ impl Connection {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {
-        let mut head = format!(
-            "{method} {MOUNT}{target} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n",
-            self.host,
-            body.len()
-        );
+        self.call(method, &format!("{MOUNT}{target}"), headers, body)
+    }
+
+    /// As [`send`](Self::send), for any target.
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Response> {
+        let length = body.len().to_string();
+        let mut request =
+            self.head(method, target, &[&[("content-length", length.as_str())], headers].concat());
+        request.extend_from_slice(body);
+        self.write(&request)?;
+        self.read_response(method == "HEAD")
+    }
+
+    /// Sends the head of a request, framing headers included. Its body follows by [`write`](Self::write), its answer
+    /// by [`finish`](Self::finish).
+    pub(crate) fn begin(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> io::Result<()> {
+        let head = self.head(method, target, headers);
+        self.write(&head)
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Reads the answer to a request that was sent piece by piece.
+    pub(crate) fn finish(&mut self) -> io::Result<Response> {
+        self.read_response(false)
+    }
+
+    fn head(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", self.host);
         for (name, value) in headers {
             head.extend([name, ": ", value, "\r\n"]);
         }
         head.push_str("\r\n");
-        let socket = self.stream.get_mut();
-        socket.write_all(&[head.as_bytes(), body].concat())?;
-        self.read_response(method == "HEAD")
+        head.into_bytes()
     }
 
-    fn read_response(&mut self, head_only: bool) -> io::Result<Response> {
+    /// Reads the head of a response whose body is read line by line.
+    pub(crate) fn read_head(&mut self) -> io::Result<Response> {
         let status_line = self.read_line()?;
         let status = status_line
             .split(' ')
@@ -92,8 +140,17 @@ impl Connection {
             let (name, value) = line.split_once(':').ok_or_else(|| invalid(&format!("header `{line}`")))?;
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut response = Response { status, headers, body: Vec::new() };
-        if head_only || status == 204 || status == 304 {
+        Ok(Response { status, headers, body: Vec::new() })
+    }
+
+    fn read_response(&mut self, head_only: bool) -> io::Result<Response> {
+        let response = self.read_head()?;
+        self.read_body(response, head_only)
+    }
+
+    /// Reads the rest of a response, body included.
+    pub(crate) fn read_body(&mut self, mut response: Response, head_only: bool) -> io::Result<Response> {
+        if head_only || matches!(response.status, 204 | 304) {
             return Ok(response);
         }
         if response.header("transfer-encoding") == Some("chunked") {
@@ -123,7 +180,8 @@ impl Connection {
         }
     }
 
-    fn read_line(&mut self) -> io::Result<String> {
+    /// The next line, without its end.
+    pub(crate) fn read_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -5,6 +5,7 @@
 //!
 //! * `suite` – the official conformance suite, every test of it.
 //! * `clients` – the published npm and `PyPI` clients, over restarts.
+//! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
@@ -16,6 +17,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on standard output")]
 
+mod buckets;
 mod check;
 mod clients;
 mod crash;
@@ -55,6 +57,8 @@ enum Claim {
     Suite,
     /// The published clients: each message seen once, over graceful and forced restarts.
     Clients,
+    /// Buckets, snapshots and bootstrap: every requirement of the extension, in every state of the store.
+    Buckets,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
@@ -86,6 +90,7 @@ fn run(cli: Cli) -> Result<Report> {
     match cli.claim {
         Claim::Suite => suite::run(&binary, &mut report)?,
         Claim::Clients => clients::run(&binary, &mut report)?,
+        Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, &options, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,

@@ -46,6 +46,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "the published npm and PyPI clients, over restarts",
         run: || black_box("clients"),
     },
+    Step {
+        name: "buckets",
+        about: "buckets, snapshots and bootstrap, in every state of the store",
+        run: || black_box("buckets"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },

@@ -11,6 +11,7 @@ pub(crate) mod sse;
 
 use std::fmt::Display;
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use alluvium_protocol::header;
@@ -39,14 +40,25 @@ pub(crate) struct Call<'a> {
     method: Method,
     url: String,
     headers: Vec<(&'static str, String)>,
-    body: Option<&'a [u8]>,
+    content: Content<'a>,
     repeat: Repeat,
+}
+
+/// What a request carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content<'a> {
+    None,
+    Bytes(&'a [u8]),
+    /// A file, read as it is sent, from its start in each attempt.
+    File(&'a Path),
+    /// Standard input, sent as it comes. It cannot be read twice.
+    Stdin,
 }
 
 impl<'a> Call<'a> {
     /// A request without headers or a body that can be repeated.
     pub(crate) fn new(method: Method, url: String) -> Self {
-        Self { method, url, headers: Vec::new(), body: None, repeat: Repeat::Safe }
+        Self { method, url, headers: Vec::new(), content: Content::None, repeat: Repeat::Safe }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -61,8 +73,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(crate) fn body(mut self, body: &'a [u8]) -> Self {
-        self.body = Some(body);
+    pub(crate) fn body(self, body: &'a [u8]) -> Self {
+        self.content(Content::Bytes(body))
+    }
+
+    pub(crate) fn content(mut self, content: Content<'a>) -> Self {
+        self.content = content;
         self
     }
 
@@ -121,6 +137,16 @@ pub(crate) enum AttemptError {
 impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> Self {
         Self::Final(failure)
+    }
+}
+
+impl AttemptError {
+    /// The failure of a command that makes no further attempt.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::Again(trouble) => Failure::Unavailable(trouble.cause),
+            Self::Final(failure) => failure,
+        }
     }
 }
 
@@ -225,17 +251,31 @@ impl Client {
             request = request.header("authorization", authorization.0.clone());
         }
         let request = request.body(())?;
-        match call.method {
-            Method::GET | Method::HEAD => self.agent.run(request),
+        match (&call.method, call.content) {
+            (&Method::GET | &Method::HEAD, _) => self.agent.run(request),
             // No body at all, where an empty one would be announced.
-            Method::DELETE => self.agent.run(self.unredirected(request)),
-            _ => self.agent.run(self.unredirected(request.map(|()| call.body.unwrap_or_default()))),
+            (&Method::DELETE, _) => self.agent.run(self.unredirected(request)),
+            (_, Content::None) => self.agent.run(self.unredirected(request.map(|()| &[][..]))),
+            (_, Content::Bytes(body)) => self.agent.run(self.unredirected(request.map(|()| body))),
+            (_, Content::File(path)) => {
+                let file = open(path).map_err(|error| ureq::Error::Other(Box::new(error)))?;
+                self.agent.run(self.unredirected(request.map(|()| file)))
+            }
+            (_, Content::Stdin) => {
+                let body = ureq::SendBody::from_owned_reader(std::io::stdin());
+                self.agent.run(self.unredirected(request.map(|()| body)))
+            }
         }
     }
 
     fn unredirected<B: ureq::AsSendBody>(&self, request: Request<B>) -> Request<B> {
         self.agent.configure_request(request).max_redirects(0).build()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge of the program: the file is the user's")]
+fn open(path: &Path) -> std::io::Result<std::fs::File> {
+    std::fs::File::open(path)
 }
 
 /// Whether the failure came before the request could have reached the server.

@@ -58,6 +58,11 @@ impl ConnectionArgs {
         Target::resolve(&self.url, stream)
     }
 
+    /// The bucket that an argument names.
+    pub(crate) fn bucket(&self, bucket: &str) -> Result<Target, Failure> {
+        Target::bucket(&self.url, bucket)
+    }
+
     pub(crate) fn notes(&self) -> Notes {
         Notes::new(self.quiet)
     }

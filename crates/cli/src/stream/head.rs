@@ -10,6 +10,7 @@ use super::client::CONTENT_TYPE;
 use super::client::{Answer, Call, Client};
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
+use super::snapshot::STREAM_SNAPSHOT_OFFSET;
 use super::target::Target;
 use alluvium_protocol::header::{STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_NEXT_OFFSET, STREAM_TTL};
 
@@ -31,6 +32,7 @@ struct Metadata {
     content_type: Option<String>,
     next_offset: String,
     closed: bool,
+    snapshot_offset: Option<String>,
     ttl_seconds: Option<u64>,
     expires_at: Option<String>,
 }
@@ -49,6 +51,7 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &HeadArgs) -> Result<(), Fa
         content_type: text(CONTENT_TYPE),
         next_offset: answer.require(STREAM_NEXT_OFFSET)?,
         closed: answer.flag(STREAM_CLOSED),
+        snapshot_offset: text(STREAM_SNAPSHOT_OFFSET),
         ttl_seconds: answer.header(STREAM_TTL).and_then(|value| value.parse().ok()),
         expires_at: text(STREAM_EXPIRES_AT),
     };
@@ -68,6 +71,9 @@ fn print(out: &mut impl Write, metadata: &Metadata) -> std::io::Result<()> {
     }
     writeln!(out, "next offset:  {}", metadata.next_offset)?;
     writeln!(out, "closed:       {}", if metadata.closed { "yes" } else { "no" })?;
+    if let Some(offset) = &metadata.snapshot_offset {
+        writeln!(out, "snapshot:     {offset}")?;
+    }
     if let Some(seconds) = metadata.ttl_seconds {
         writeln!(out, "ttl:          {seconds} s after the last read or write")?;
     }

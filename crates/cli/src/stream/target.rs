@@ -9,7 +9,10 @@ use super::failure::Failure;
 /// Where streams are mounted on a server whose URL has no path (DESIGN: the default mount).
 const DEFAULT_MOUNT: &str = "/v1/stream";
 
-/// One stream on one server.
+/// Where streams in buckets are, on every server that has them.
+const BUCKET_MOUNT: &str = "/ds/";
+
+/// One stream, or what belongs to it, on one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     /// `scheme://authority`.
@@ -19,7 +22,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Takes a full URL as it is, and a name as a path under the server's mount.
+    /// Takes a full URL as it is, `/ds/bucket/stream` as a path on the server, and a name as a path under the server's
+    /// mount.
     pub(crate) fn resolve(server: &str, stream: &str) -> Result<Self, Failure> {
         if stream.starts_with("http://") || stream.starts_with("https://") {
             let (origin, path) = split(stream)?;
@@ -28,6 +32,16 @@ impl Target {
             }
             return Ok(Self { origin, path });
         }
+        if let Some(in_bucket) = stream.strip_prefix(BUCKET_MOUNT) {
+            let (origin, _) = split(server)?;
+            return match in_bucket.split_once('/') {
+                Some((bucket, id)) if !bucket.is_empty() && !id.is_empty() => Ok(Self {
+                    origin,
+                    path: format!("{BUCKET_MOUNT}{}/{}", encode_path(bucket), encode_segment(id)),
+                }),
+                _ => Err(Failure::Usage(format!("`{stream}` is not /ds/BUCKET/STREAM"))),
+            };
+        }
         let name = stream.trim_start_matches('/');
         if name.is_empty() {
             return Err(Failure::Usage("the name of a stream is empty".to_owned()));
@@ -35,6 +49,20 @@ impl Target {
         let (origin, path) = split(server)?;
         let mount = if path.is_empty() { DEFAULT_MOUNT } else { &path };
         Ok(Self { origin, path: format!("{mount}/{}", encode_path(name)) })
+    }
+
+    /// A bucket on the server.
+    pub(crate) fn bucket(server: &str, bucket: &str) -> Result<Self, Failure> {
+        let (origin, _) = split(server)?;
+        if bucket.is_empty() || bucket.contains('/') {
+            return Err(Failure::Usage(format!("`{bucket}` is not the name of a bucket")));
+        }
+        Ok(Self { origin, path: format!("{BUCKET_MOUNT}{}", encode_segment(bucket)) })
+    }
+
+    /// A resource below this one.
+    pub(crate) fn below(&self, resource: &str) -> Self {
+        Self { origin: self.origin.clone(), path: format!("{}/{resource}", self.path) }
     }
 
     /// The stream's URL without a query.
@@ -89,6 +117,12 @@ fn split(url: &str) -> Result<(String, String), Failure> {
     Ok((format!("{scheme}://{authority}"), uri.path().trim_end_matches('/').to_owned()))
 }
 
+fn encode_segment(name: &str) -> String {
+    let mut segment = String::with_capacity(name.len());
+    encode_into(&mut segment, name, |_| false);
+    segment
+}
+
 fn encode_path(name: &str) -> String {
     let mut path = String::with_capacity(name.len());
     encode_into(&mut path, name, |byte| byte == b'/');
@@ -125,6 +159,17 @@ mod tests {
         assert_eq!(url("http://127.0.0.1:4437", "chat"), "http://127.0.0.1:4437/v1/stream/chat");
         assert_eq!(url("http://h/", "rooms/7"), "http://h/v1/stream/rooms/7");
         assert_eq!(url("http://h", "ä b?#%"), "http://h/v1/stream/%C3%A4%20b%3F%23%25");
+    }
+
+    #[test]
+    fn a_stream_in_a_bucket_is_a_path_on_the_server() {
+        assert_eq!(url("http://h/streams", "/ds/docs/a b/c"), "http://h/ds/docs/a%20b%2Fc");
+        assert_eq!(url("http://h", "ds/docs/a"), "http://h/v1/stream/ds/docs/a");
+        let bucket = Target::bucket("http://h:1/x", "docs").unwrap();
+        assert_eq!(bucket.below("streams").url(), "http://h:1/ds/docs/streams");
+        for bad in ["/ds/", "/ds/docs", "/ds/docs/", "/ds//a"] {
+            assert!(Target::resolve("http://h", bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

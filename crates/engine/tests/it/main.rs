@@ -2,11 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod basics;
+mod bootstrap;
+mod buckets;
 mod damage;
 mod folding;
 mod forks;
 mod full_disk;
 mod lifetime;
+mod many;
 mod pieces;
+mod snapshots;
+mod states;
 mod support;
 mod world;

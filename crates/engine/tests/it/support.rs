@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use alluvium_engine::{
     AppendError, AppendRequest, Appended, CreateError, CreateRequest, Created, Engine, Fault, Options,
-    StreamReader,
+    PublishError, PublishRequest, Published, Snapshot, SnapshotError, StreamReader,
 };
 use alluvium_env::Env;
-use alluvium_protocol::{ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, StreamPath};
+use alluvium_protocol::{
+    BucketId, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, StreamPath,
+};
 use bytes::Bytes;
 use tempfile::TempDir;
 
@@ -18,7 +20,11 @@ pub(crate) struct Fixture {
     dir: TempDir,
 }
 
+/// A path without a bucket by itself, one in a bucket by its URL.
 pub(crate) fn path(text: &str) -> StreamPath {
+    if text.starts_with('/') {
+        return StreamPath::parse_url_path(text).unwrap();
+    }
     StreamPath::parse_decoded(text).unwrap()
 }
 
@@ -107,8 +113,57 @@ impl Fixture {
         }
     }
 
+    /// All stored bytes from an offset on.
+    pub(crate) fn read_pages_from(&self, name: &str, mut from: Offset) -> Vec<u8> {
+        let reader = self.reader(name);
+        let mut bytes = Vec::new();
+        loop {
+            let mut plan = reader.read(from, 1000).unwrap();
+            while let Some(pieces) = plan.fetch() {
+                pieces.unwrap().iter().for_each(|piece| bytes.extend_from_slice(piece));
+            }
+            from = plan.end;
+            if plan.at_tail {
+                return bytes;
+            }
+        }
+    }
+
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         self.read_pages(name, u64::MAX).0
+    }
+
+    pub(crate) async fn bucket(&self, name: &str) {
+        self.engine.create_bucket(&BucketId::parse(name).unwrap()).await.unwrap();
+    }
+
+    /// Publishes a snapshot whose body says where it is.
+    pub(crate) async fn publish(
+        &self,
+        name: &str,
+        offset: Offset,
+        retain_all: bool,
+    ) -> Result<Published, PublishError> {
+        let request = PublishRequest { retain_all, ..publish_request(offset) };
+        self.publish_body(name, request, format!("everything before {offset}").as_bytes()).await
+    }
+
+    pub(crate) async fn publish_body(
+        &self,
+        name: &str,
+        request: PublishRequest,
+        body: &[u8],
+    ) -> Result<Published, PublishError> {
+        let mut upload = self.engine.begin_publish(&path(name), request).await?;
+        for piece in body.chunks(10_000) {
+            upload.write(Bytes::copy_from_slice(piece)).await?;
+        }
+        upload.publish().await
+    }
+
+    /// The body of the snapshot at an offset.
+    pub(crate) fn snapshot(&self, name: &str, offset: Offset) -> Result<Vec<u8>, SnapshotError> {
+        Ok(read_body(&self.engine.open_snapshot(&path(name), offset)?))
     }
 
     pub(crate) fn fold(&self) {
@@ -125,7 +180,29 @@ pub(crate) fn create_request(content_type: &str) -> CreateRequest {
         closed: false,
         body: Bytes::new(),
         fork: None,
+        attributes: None,
     }
+}
+
+pub(crate) fn publish_request(offset: Offset) -> PublishRequest {
+    PublishRequest {
+        offset,
+        content_type: ContentType::parse("text/x-state; v=2").unwrap(),
+        retain_all: false,
+        if_match: None,
+        length: None,
+    }
+}
+
+pub(crate) fn read_body(snapshot: &Snapshot) -> Vec<u8> {
+    let end = snapshot.body.end().unwrap();
+    let mut plan = snapshot.body.read_to(Offset::ZERO, end, u64::MAX).unwrap();
+    let mut bytes = Vec::new();
+    while let Some(pieces) = plan.fetch() {
+        pieces.unwrap().iter().for_each(|piece| bytes.extend_from_slice(piece));
+    }
+    assert_eq!(bytes.len() as u64, snapshot.head.length);
+    bytes
 }
 
 pub(crate) fn append_request(content_type: &str, body: &[u8]) -> AppendRequest {

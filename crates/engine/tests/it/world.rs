@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{CreateRequest, Created, Engine, Threads};
+use alluvium_engine::{CreateRequest, Created, Durability, Engine, Threads};
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Clock, Env};
 use alluvium_protocol::{Lifetime, StreamPath};
@@ -21,6 +21,20 @@ impl World {
         let clock = Arc::new(ManualClock::new(1_000_000));
         let disk = SimDisk::new(1);
         Self { engine: open(&clock, &disk), clock, disk }
+    }
+
+    /// With the given randomness, and acknowledging what the disk may lose.
+    pub(crate) fn unsynced(seed: u64) -> Self {
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        let disk = SimDisk::new(seed);
+        Self { engine: open_with(&clock, &disk, Durability::Os), clock, disk }
+    }
+
+    /// Loses power and starts again.
+    pub(crate) fn crash(&mut self) {
+        self.disk.crash();
+        self.disk.restart();
+        self.engine = open_with(&self.clock, &self.disk, Durability::Os);
     }
 
     pub(crate) fn restart(&mut self) {
@@ -62,6 +76,10 @@ impl World {
 }
 
 fn open(clock: &Arc<ManualClock>, disk: &SimDisk) -> Engine {
+    open_with(clock, disk, Durability::Fsync)
+}
+
+fn open_with(clock: &Arc<ManualClock>, disk: &SimDisk, durability: Durability) -> Engine {
     let env = Env {
         clock: clock.clone() as Arc<dyn Clock>,
         random: Arc::new(SeededRandom::new(7)),
@@ -69,10 +87,12 @@ fn open(clock: &Arc<ManualClock>, disk: &SimDisk) -> Engine {
     };
     let mut options = small_options();
     options.threads = Threads::Manual;
+    options.durability = durability;
     Engine::open(env, std::path::Path::new("/data"), options).unwrap()
 }
 
-fn now<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+/// The outcome of an operation, if it needs no commit.
+pub(crate) fn now<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
         std::task::Poll::Ready(value) => Some(value),
         std::task::Poll::Pending => None,

@@ -4,14 +4,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::checkpoint::{CheckpointEntry, TableExtent};
 use crate::codec::{Decoder, Malformed, put_pair, put_string, put_varint};
-use crate::record::{StreamId, decode_create, decode_producer, encode_create, encode_producer};
+use crate::record::{
+    StreamId, decode_create, decode_producer, decode_retention, encode_create, encode_producer,
+    encode_retention,
+};
 
 const DEADLINE: u8 = 1;
 const CLOSED: u8 = 1 << 1;
 const CLOSED_BY: u8 = 1 << 2;
 const LAST_SEQ: u8 = 1 << 3;
 const DELETED: u8 = 1 << 4;
-const ALL_FLAGS: u8 = DEADLINE | CLOSED | CLOSED_BY | LAST_SEQ | DELETED;
+const RETENTION: u8 = 1 << 5;
+const ALL_FLAGS: u8 = DEADLINE | CLOSED | CLOSED_BY | LAST_SEQ | DELETED | RETENTION;
 
 /// A producer's name and two numbers, a byte for each of the three.
 const PRODUCER_BYTES_MIN: usize = 3;
@@ -26,6 +30,7 @@ pub(super) fn encode_entry(out: &mut BytesMut, entry: &CheckpointEntry) {
         (CLOSED_BY, entry.closed_by.is_some()),
         (LAST_SEQ, entry.last_seq.is_some()),
         (DELETED, entry.deleted),
+        (RETENTION, entry.retention.is_some()),
     ];
     out.put_u64_le(entry.stream.0);
     out.put_u8(facts.into_iter().fold(0, |flags, (flag, holds)| if holds { flags | flag } else { flags }));
@@ -41,6 +46,9 @@ pub(super) fn encode_entry(out: &mut BytesMut, entry: &CheckpointEntry) {
     }
     if let Some(seq) = &entry.last_seq {
         put_string(out, seq);
+    }
+    if let Some(retention) = &entry.retention {
+        encode_retention(out, retention);
     }
     put_varint(out, entry.producers.len() as u64);
     for producer in &entry.producers {
@@ -70,12 +78,16 @@ fn decode_fields(decoder: &mut Decoder<'_>) -> Result<CheckpointEntry, Malformed
         return Err(Malformed);
     }
     let create = decode_create(decoder, Bytes::new())?;
+    if create.body.is_some() || create.retention.is_some() {
+        return Err(Malformed);
+    }
     let created_ms = decoder.varint()?;
     let last_write_ms = decoder.varint()?;
     let tail = decoder.pair()?;
     let deadline_ms = if flags & DEADLINE == 0 { None } else { Some(decoder.varint()?) };
     let closed_by = if flags & CLOSED_BY == 0 { None } else { Some(decode_producer(decoder)?) };
     let last_seq = if flags & LAST_SEQ == 0 { None } else { Some(decoder.string()?) };
+    let retention = if flags & RETENTION == 0 { None } else { Some(decode_retention(decoder)?) };
     let mut producers = Vec::new();
     for _ in 0..decoder.count(PRODUCER_BYTES_MIN)? {
         producers.push(decode_producer(decoder)?);
@@ -102,6 +114,7 @@ fn decode_fields(decoder: &mut Decoder<'_>) -> Result<CheckpointEntry, Malformed
         last_seq,
         producers,
         deleted: flags & DELETED != 0,
+        retention,
         extents,
     })
 }

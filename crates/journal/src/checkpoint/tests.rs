@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::tests::arbitrary_create;
+use crate::record::tests::{arbitrary_create, arbitrary_retention};
 
 const PATH: &str = "/checkpoint";
 const END: CheckpointEnd = CheckpointEnd { next_stream: 11, last_seq: 12 };
@@ -33,12 +33,13 @@ fn arbitrary_entry() -> impl Strategy<Value = CheckpointEntry> {
     let numbers = any::<(u64, u64, RawOffset, Option<u64>, bool, bool)>();
     let producers = (option::of(arbitrary_producer()), prop::collection::vec(arbitrary_producer(), 0..4));
     let extents = prop::collection::vec(arbitrary_extent(), 0..4);
-    (arbitrary_create(), numbers, producers, option::of(".{0,9}"), extents).prop_map(
-        |(create, numbers, (closed_by, producers), last_seq, extents)| {
+    let facts = (option::of(".{0,9}"), option::of(arbitrary_retention()));
+    (arbitrary_create(), numbers, producers, facts, extents).prop_map(
+        |(create, numbers, (closed_by, producers), (last_seq, retention), extents)| {
             let (created_ms, last_write_ms, tail, deadline_ms, closed, deleted) = numbers;
             CheckpointEntry {
                 stream: StreamId(0),
-                create,
+                create: Create { retention: None, ..create },
                 created_ms,
                 last_write_ms,
                 tail,
@@ -48,6 +49,7 @@ fn arbitrary_entry() -> impl Strategy<Value = CheckpointEntry> {
                 last_seq,
                 producers,
                 deleted,
+                retention,
                 extents,
             }
         },
@@ -87,6 +89,9 @@ fn two_entries() -> Vec<CheckpointEntry> {
         deadline_ms: Some(1_000),
         fork: None,
         body: None,
+        bucket: None,
+        retention: None,
+        attributes: None,
     };
     let first = CheckpointEntry {
         stream: StreamId(5),
@@ -100,6 +105,7 @@ fn two_entries() -> Vec<CheckpointEntry> {
         last_seq: Some("seq".to_owned()),
         producers: vec![Producer { id: "p".to_owned(), epoch: 1, seq: 2 }],
         deleted: false,
+        retention: None,
         extents: vec![TableExtent { table: 1, first_block: 2, block_count: 3, start: (0, 0), end: (3, 4) }],
     };
     let second = CheckpointEntry { stream: StreamId(6), closed_by: None, deadline_ms: None, ..first.clone() };

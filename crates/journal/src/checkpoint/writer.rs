@@ -40,6 +40,9 @@ impl CheckpointWriter {
         if entry.create.body.is_some() {
             return Err(CheckpointError::Refused("the content of a stream has no place in it"));
         }
+        if entry.create.retention.is_some() {
+            return Err(CheckpointError::Refused("what a stream retains has another place in it"));
+        }
         self.write_frame(FRAME_ENTRY, |frame| encode_entry(frame, entry))?;
         self.last = Some(entry.stream);
         self.entry_count += 1;

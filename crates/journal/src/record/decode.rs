@@ -6,10 +6,11 @@ use thiserror::Error;
 
 use crate::codec::{Decoder, Malformed};
 use crate::record::encode::{
-    APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RENEW, APPEND_SEQ, CREATE_BODY,
-    CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK, CREATE_TTL, KIND_APPEND, KIND_CREATE, KIND_DELETE,
-    KIND_RENEW,
+    APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RENEW, APPEND_SEQ, CREATE_ATTRIBUTES,
+    CREATE_BODY, CREATE_BUCKET, CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK, CREATE_RETENTION,
+    CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_CREATE, KIND_DELETE, KIND_PUBLISH, KIND_RENEW,
 };
+use crate::record::retention::{decode_attributes, decode_publish, decode_retention};
 use crate::record::{
     Append, Create, Fork, ForkRange, Mutation, Producer, RECORD_HEADER_BYTES, Record, StreamId,
 };
@@ -26,6 +27,9 @@ pub enum InvalidRecord {
     /// The data doesn't have its checksum.
     #[error("the checksum of a record's data doesn't match")]
     DataChecksum,
+    /// The checksums match, but it is of a kind that is not known.
+    #[error("a record is of a kind that this version doesn't know")]
+    UnknownKind,
     /// The checksums match, but this version can't have written it.
     #[error("a record's meta is malformed")]
     Malformed,
@@ -38,6 +42,7 @@ impl InvalidRecord {
             Self::Short => "a record ends early",
             Self::HeaderChecksum => "the checksum of a record's header doesn't match",
             Self::DataChecksum => "the checksum of a record's data doesn't match",
+            Self::UnknownKind => "a record is of a kind that this version doesn't know",
             Self::Malformed => "a record's meta is malformed",
         }
     }
@@ -129,6 +134,9 @@ fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record
         KIND_APPEND => Mutation::Append(decode_append(&mut meta, data)?),
         KIND_DELETE if !has_data => Mutation::Delete { expired: decode_bool(&mut meta)? },
         KIND_RENEW if !has_data => Mutation::Renew { deadline_ms: meta.varint()? },
+        KIND_PUBLISH if !has_data => Mutation::Publish(decode_publish(&mut meta)?),
+        KIND_ATTRIBUTES if !has_data => Mutation::Attributes(decode_attributes(&mut meta)?),
+        kind if !(KIND_CREATE..=KIND_ATTRIBUTES).contains(&kind) => return Err(InvalidRecord::UnknownKind),
         _ => return Err(InvalidRecord::Malformed),
     };
     meta.finish()?;
@@ -143,14 +151,14 @@ fn decode_bool(meta: &mut Decoder<'_>) -> Result<bool, Malformed> {
     }
 }
 
-fn decode_flags(meta: &mut Decoder<'_>, known: u8) -> Result<u8, Malformed> {
+pub(super) fn decode_flags(meta: &mut Decoder<'_>, known: u8) -> Result<u8, Malformed> {
     let flags = meta.u8()?;
     if flags & !known == 0 { Ok(flags) } else { Err(Malformed) }
 }
 
 pub(crate) fn decode_create(meta: &mut Decoder<'_>, data: Bytes) -> Result<Create, Malformed> {
-    let flags =
-        decode_flags(meta, CREATE_TTL | CREATE_EXPIRES_AT | CREATE_DEADLINE | CREATE_FORK | CREATE_BODY)?;
+    // Every flag is known.
+    let flags = meta.u8()?;
     let incarnation = meta.u128()?;
     let path = meta.string()?;
     let content_type = meta.string()?;
@@ -159,12 +167,27 @@ pub(crate) fn decode_create(meta: &mut Decoder<'_>, data: Bytes) -> Result<Creat
     let expires_at_ms = number(CREATE_EXPIRES_AT)?;
     let deadline_ms = number(CREATE_DEADLINE)?;
     let fork = if flags & CREATE_FORK == 0 { None } else { Some(decode_fork(meta)?) };
+    let bucket = if flags & CREATE_BUCKET == 0 { None } else { Some(StreamId(meta.varint()?)) };
+    let retention = if flags & CREATE_RETENTION == 0 { None } else { Some(decode_retention(meta)?) };
+    let attributes = if flags & CREATE_ATTRIBUTES == 0 { None } else { Some(meta.string()?) };
     let body = match flags & CREATE_BODY {
         0 if data.is_empty() => None,
         0 => return Err(Malformed),
         _ => Some(decode_append(meta, data)?),
     };
-    Ok(Create { path, incarnation, content_type, ttl_s, expires_at_ms, deadline_ms, fork, body })
+    Ok(Create {
+        path,
+        incarnation,
+        content_type,
+        ttl_s,
+        expires_at_ms,
+        deadline_ms,
+        fork,
+        body,
+        bucket,
+        retention,
+        attributes,
+    })
 }
 
 fn decode_fork(meta: &mut Decoder<'_>) -> Result<Fork, Malformed> {

@@ -3,12 +3,15 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{len_u32, put_pair, put_string, put_varint};
+use crate::record::retention::{encode_attributes, encode_publish, encode_retention};
 use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
 
 pub(super) const KIND_CREATE: u8 = 1;
 pub(super) const KIND_APPEND: u8 = 2;
 pub(super) const KIND_DELETE: u8 = 3;
 pub(super) const KIND_RENEW: u8 = 4;
+pub(super) const KIND_PUBLISH: u8 = 5;
+pub(super) const KIND_ATTRIBUTES: u8 = 6;
 
 pub(super) const APPEND_PRODUCER: u8 = 1;
 pub(super) const APPEND_SEQ: u8 = 1 << 1;
@@ -22,13 +25,18 @@ pub(super) const CREATE_EXPIRES_AT: u8 = 1 << 1;
 pub(super) const CREATE_DEADLINE: u8 = 1 << 2;
 pub(super) const CREATE_FORK: u8 = 1 << 3;
 pub(super) const CREATE_BODY: u8 = 1 << 4;
+pub(super) const CREATE_BUCKET: u8 = 1 << 5;
+pub(super) const CREATE_RETENTION: u8 = 1 << 6;
+pub(super) const CREATE_ATTRIBUTES: u8 = 1 << 7;
 
 /// The bytes that follow the meta of `record` in the file.
 pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
     match &record.mutation {
         Mutation::Append(append) => Some(&append.data),
         Mutation::Create(create) => create.body.as_ref().map(|body| &body.data),
-        Mutation::Delete { .. } | Mutation::Renew { .. } => None,
+        Mutation::Delete { .. } | Mutation::Renew { .. } | Mutation::Publish(_) | Mutation::Attributes(_) => {
+            None
+        }
     }
 }
 
@@ -38,6 +46,7 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
     const NUMBERS_BYTES_MAX: usize = 200;
     const RANGE_BYTES_MAX: usize = 50;
     const LENGTH_BYTES_MAX: usize = 5;
+    const SNAPSHOT_BYTES_MAX: usize = 50;
     let append_len = |append: &Append| {
         LENGTH_BYTES_MAX * append.lengths.len()
             + append.data.len()
@@ -51,9 +60,15 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
                 + create.content_type.len()
                 + create.fork.as_ref().map_or(0, fork_len)
                 + create.body.as_ref().map_or(0, append_len)
+                + create
+                    .retention
+                    .as_ref()
+                    .map_or(0, |retention| SNAPSHOT_BYTES_MAX * (retention.superseded.len() + 2))
+                + create.attributes.as_ref().map_or(0, String::len)
         }
         Mutation::Append(append) => append_len(append),
-        Mutation::Delete { .. } | Mutation::Renew { .. } => 0,
+        Mutation::Attributes(attributes) => attributes.text.len(),
+        Mutation::Delete { .. } | Mutation::Renew { .. } | Mutation::Publish(_) => 0,
     };
     (RECORD_HEADER_BYTES + NUMBERS_BYTES_MAX + variable) as u64
 }
@@ -80,6 +95,14 @@ pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len:
             put_varint(out, *deadline_ms);
             KIND_RENEW
         }
+        Mutation::Publish(publish) => {
+            encode_publish(out, publish);
+            KIND_PUBLISH
+        }
+        Mutation::Attributes(attributes) => {
+            encode_attributes(out, attributes);
+            KIND_ATTRIBUTES
+        }
     };
     let meta_len = len_u32(out.len() - header_at - RECORD_HEADER_BYTES);
     let mut header = &mut out[header_at + 4..header_at + RECORD_HEADER_BYTES];
@@ -104,6 +127,9 @@ pub(crate) fn encode_create(out: &mut BytesMut, create: &Create) {
     }
     flags |= if create.fork.is_some() { CREATE_FORK } else { 0 };
     flags |= if create.body.is_some() { CREATE_BODY } else { 0 };
+    flags |= if create.bucket.is_some() { CREATE_BUCKET } else { 0 };
+    flags |= if create.retention.is_some() { CREATE_RETENTION } else { 0 };
+    flags |= if create.attributes.is_some() { CREATE_ATTRIBUTES } else { 0 };
     out.put_u8(flags);
     out.put_u128_le(create.incarnation);
     put_string(out, &create.path);
@@ -113,6 +139,15 @@ pub(crate) fn encode_create(out: &mut BytesMut, create: &Create) {
     }
     if let Some(fork) = &create.fork {
         encode_fork(out, fork);
+    }
+    if let Some(bucket) = create.bucket {
+        put_varint(out, bucket.0);
+    }
+    if let Some(retention) = &create.retention {
+        encode_retention(out, retention);
+    }
+    if let Some(attributes) = &create.attributes {
+        put_string(out, attributes);
     }
     if let Some(body) = &create.body {
         encode_append(out, body);

@@ -67,16 +67,54 @@ fn arbitrary_fork() -> impl Strategy<Value = Fork> {
 }
 
 pub(crate) fn arbitrary_create() -> impl Strategy<Value = Create> {
-    (".{1,40}", any::<u128>(), ".{1,20}", any::<[Option<u64>; 3]>(), option::of(arbitrary_fork())).prop_map(
-        |(path, incarnation, content_type, [ttl_s, expires_at_ms, deadline_ms], fork)| Create {
-            path,
-            incarnation,
-            content_type,
-            ttl_s,
-            expires_at_ms,
-            deadline_ms,
-            fork,
-            body: None,
+    let names = (".{0,40}", ".{1,20}", option::of(".{0,20}"), option::of(any::<u64>().prop_map(StreamId)));
+    let inherited = (option::of(arbitrary_fork()), option::of(arbitrary_retention()));
+    (names, any::<u128>(), any::<[Option<u64>; 3]>(), inherited).prop_map(
+        |(names, incarnation, [ttl_s, expires_at_ms, deadline_ms], (fork, retention))| {
+            let (path, content_type, attributes, bucket) = names;
+            Create {
+                path,
+                incarnation,
+                content_type,
+                ttl_s,
+                expires_at_ms,
+                deadline_ms,
+                fork,
+                body: None,
+                bucket,
+                retention,
+                attributes,
+            }
+        },
+    )
+}
+
+fn arbitrary_snapshot() -> impl Strategy<Value = Snapshot> {
+    any::<(RawOffset, u64, u64)>().prop_map(|(offset, body, length)| Snapshot {
+        offset,
+        body: StreamId(body),
+        length,
+    })
+}
+
+pub(crate) fn arbitrary_retention() -> impl Strategy<Value = Retention> {
+    let one = || option::of(arbitrary_snapshot());
+    let superseded = prop::collection::vec((arbitrary_snapshot(), any::<u64>()), 0..4);
+    (any::<RawOffset>(), one(), one(), superseded).prop_map(|(floor, latest, base, superseded)| Retention {
+        floor,
+        latest,
+        base,
+        superseded,
+    })
+}
+
+fn arbitrary_publish() -> impl Strategy<Value = Publish> {
+    (arbitrary_snapshot(), any::<(bool, u64, Option<u64>)>()).prop_map(
+        |(snapshot, (retain_all, superseded_until_ms, renew_deadline_ms))| Publish {
+            snapshot,
+            retain_all,
+            superseded_until_ms,
+            renew_deadline_ms,
         },
     )
 }
@@ -89,6 +127,10 @@ pub(crate) fn arbitrary_record() -> impl Strategy<Value = Record> {
         1 => create,
         1 => any::<bool>().prop_map(|expired| Mutation::Delete { expired }),
         1 => any::<u64>().prop_map(|deadline_ms| Mutation::Renew { deadline_ms }),
+        1 => arbitrary_publish().prop_map(Mutation::Publish),
+        1 => (".{0,40}", any::<Option<u64>>()).prop_map(|(text, renew_deadline_ms)| {
+            Mutation::Attributes(SetAttributes { text, renew_deadline_ms })
+        }),
     ];
     (any::<u64>(), any::<u64>(), mutation).prop_map(|(stream, time_ms, mutation)| Record {
         stream: StreamId(stream),
@@ -118,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..6, meta: Vec<u8>, data: Vec<u8>) {
+    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..8, meta: Vec<u8>, data: Vec<u8>) {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&crate::codec::len_u32(meta.len()).to_le_bytes());
         bytes.extend_from_slice(&crate::codec::len_u32(data.len()).to_le_bytes());

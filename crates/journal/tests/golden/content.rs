@@ -8,7 +8,8 @@ use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_journal::{
     Append, CheckpointEnd, CheckpointEntry, CheckpointWriter, Create, Fork, ForkRange, Format, JournalWriter,
-    Manifest, Mutation, Producer, Record, Segments, StreamId, TableExtent, TableWriter, replay, segment_name,
+    Manifest, Mutation, Producer, Publish, Record, Retention, Segments, SetAttributes, Snapshot, StreamId,
+    TableExtent, TableWriter, replay, segment_name,
 };
 use bytes::Bytes;
 
@@ -59,6 +60,31 @@ fn create(path: &str) -> Create {
         deadline_ms: None,
         fork: None,
         body: None,
+        bucket: None,
+        retention: None,
+        attributes: None,
+    }
+}
+
+/// A stream in a bucket that is a fork from above its source's floor, with all else that came after the first files.
+fn bucketed() -> Create {
+    let latest = Snapshot { offset: (1, 8), body: StreamId(0x500), length: 300 };
+    let retention = Retention { floor: (1, 8), latest: Some(latest), base: None, superseded: Vec::new() };
+    let range = ForkRange { stream: StreamId(0x100), start: (0, 0), end: (1, 8) };
+    let fork = Fork {
+        source: StreamId(0x100),
+        source_path: "\0lakes/thun".to_owned(),
+        source_offset: None,
+        sub_offset: 0,
+        at: (1, 8),
+        ranges: vec![range],
+    };
+    Create {
+        bucket: Some(StreamId(0x400)),
+        retention: Some(retention),
+        attributes: Some("{\"depth\":217}".to_owned()),
+        fork: Some(fork),
+        ..create("\0lakes/brienz")
     }
 }
 
@@ -103,8 +129,54 @@ pub(crate) fn batches() -> Vec<Vec<Record>> {
     ]
 }
 
+/// The records of the segment with buckets, snapshots and attributes, batch by batch.
+pub(crate) fn batches_of_extensions() -> Vec<Vec<Record>> {
+    let record = |stream, mutation| Record { stream: StreamId(stream), time_ms: 1_790_000_000_000, mutation };
+    let publish = |retain_all, renew_deadline_ms| {
+        let snapshot = Snapshot { offset: (2, 24), body: StreamId(0x600), length: 12 };
+        let superseded_until_ms = 1_790_000_060_000;
+        Mutation::Publish(Publish { snapshot, retain_all, superseded_until_ms, renew_deadline_ms })
+    };
+    let attributes = |text: &str, renew_deadline_ms| {
+        Mutation::Attributes(SetAttributes { text: text.to_owned(), renew_deadline_ms })
+    };
+    let body = Create { body: Some(append((0, 0), &["half a "])), ..create("") };
+    vec![
+        vec![record(0x400, Mutation::Create(create("\0lakes"))), record(0x700, Mutation::Create(bucketed()))],
+        vec![
+            record(0x600, Mutation::Create(body)),
+            record(0x600, Mutation::Append(append((1, 7), &["body\n"]))),
+            record(0x700, publish(false, None)),
+            record(0x700, publish(true, Some(1_790_007_200_000))),
+        ],
+        vec![
+            record(0x700, attributes("{\"depth\":218}", None)),
+            record(0x700, attributes("", Some(1_790_007_200_000))),
+            record(0x700, Mutation::Delete { expired: false }),
+            record(0x400, Mutation::Delete { expired: false }),
+        ],
+    ]
+}
+
 /// The number of the segment in the files that hold a recycled one.
 pub(crate) const RECYCLED: u64 = 3;
+
+/// The segment of [`batches_of_extensions`].
+fn segment_of_extensions() -> Vec<u8> {
+    let (env, disk) = world();
+    let segments = Segments::create(&env, Path::new("/"), SEGMENT_BYTES, 1).expect("a journal");
+    let replayed = replay(&segments, &mut |_, _| Ok::<(), Infallible>(())).expect("an empty journal");
+    let mut writer = JournalWriter::resume(Arc::clone(&segments), &replayed).expect("a writer");
+    for records in batches_of_extensions() {
+        let mut batch = writer.batch();
+        for record in &records {
+            batch.push(record);
+        }
+        writer.write(batch).expect("a batch");
+        writer.sync().expect("a sync");
+    }
+    read(&disk, &Path::new("/").join(segment_name(1)))
+}
 
 /// The segment of [`batches`], and then one that was recycled and holds the first of them only.
 fn segments() -> (Vec<u8>, Vec<u8>) {
@@ -167,6 +239,7 @@ pub(crate) fn entries() -> Vec<CheckpointEntry> {
         last_seq: Some("0042".to_owned()),
         producers: vec![producer],
         deleted: true,
+        retention: None,
         extents: vec![TableExtent { table: 5, first_block: 0, block_count: 1, start: (0, 0), end: (2, 24) }],
     };
     let second = CheckpointEntry {
@@ -185,14 +258,42 @@ pub(crate) fn entries() -> Vec<CheckpointEntry> {
     vec![first, second]
 }
 
+/// The entries of the checkpoint with all that came after the first files.
+pub(crate) fn entries_of_extensions() -> Vec<CheckpointEntry> {
+    let snapshot =
+        |append, position, body| Snapshot { offset: (append, position), body: StreamId(body), length: 300 };
+    let retention = Retention {
+        floor: (1, 8),
+        latest: Some(snapshot(2, 21, 0x600)),
+        base: Some(snapshot(1, 8, 0x500)),
+        superseded: vec![(snapshot(1, 12, 0x580), 1_790_000_060_000)],
+    };
+    let second = &entries()[1];
+    let bucket = CheckpointEntry {
+        stream: StreamId(0x400),
+        create: create("\0lakes"),
+        tail: (0, 0),
+        deadline_ms: None,
+        extents: Vec::new(),
+        ..second.clone()
+    };
+    let stream = CheckpointEntry {
+        stream: StreamId(0x700),
+        create: Create { retention: None, ..bucketed() },
+        retention: Some(retention),
+        ..second.clone()
+    };
+    vec![bucket, stream]
+}
+
 /// The end of the golden checkpoint.
 pub(crate) const END: CheckpointEnd = CheckpointEnd { next_stream: 3, last_seq: 3 };
 
-fn checkpoint() -> Vec<u8> {
+fn checkpoint(entries: &[CheckpointEntry]) -> Vec<u8> {
     let (_, disk) = world();
     let mut writer = CheckpointWriter::create(&disk, Path::new("/checkpoint"), 6).expect("a new checkpoint");
-    for entry in entries() {
-        writer.push(&entry).expect("in order");
+    for entry in entries {
+        writer.push(entry).expect("in order");
     }
     writer.finish(END).expect("a checkpoint");
     read(&disk, Path::new("/checkpoint"))
@@ -233,7 +334,8 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
     let mut torn = segment.clone();
     torn[starts[2] + 60..].fill(0);
     let table = table();
-    let checkpoint = checkpoint();
+    let checkpoint_of_extensions = checkpoint(&entries_of_extensions());
+    let checkpoint = checkpoint(&entries());
     let manifest = manifest().encode();
     let format = format().encode().into_bytes();
     vec![
@@ -242,6 +344,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("segment-torn.seg", torn),
         ("segment-recycled.seg", recycled),
         ("segment-good.seg", segment),
+        ("segment-extensions.seg", segment_of_extensions()),
         ("table-data-damaged.tbl", flipped(&table, 40)),
         ("table-index-damaged.tbl", flipped(&table, table.len() - 70)),
         ("table-cut.tbl", table[..table.len() - 1].to_vec()),
@@ -249,6 +352,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("checkpoint-damaged.ckp", flipped(&checkpoint, 100)),
         ("checkpoint-cut.ckp", checkpoint[..checkpoint.len() - 33].to_vec()),
         ("checkpoint-good.ckp", checkpoint),
+        ("checkpoint-extensions.ckp", checkpoint_of_extensions),
         ("MANIFEST-damaged", flipped(&manifest, 20)),
         ("MANIFEST-good", manifest),
         ("FORMAT-newer", b"alluvium data directory\nversion 2\nof which nothing is known here\n".to_vec()),

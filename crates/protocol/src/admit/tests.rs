@@ -29,6 +29,7 @@ impl Request {
             close: self.close,
             seq: self.seq,
             producer: self.producer.as_ref(),
+            expected_tail: None,
         }
     }
 }
@@ -203,6 +204,7 @@ impl Coverage {
             Err(AppendRejection::Producer(ProducerRejection::EpochMustStartAtZero)) => "epoch start",
             Err(AppendRejection::Producer(ProducerRejection::Gap { .. })) => "gap",
             Err(AppendRejection::Empty) => "empty",
+            Err(AppendRejection::TailMismatch { .. }) => "another tail",
         });
     }
 
@@ -287,4 +289,34 @@ fn stream_seq_is_compared_byte_by_byte() {
         let stream = Stream { last_seq: Some(last), ..Stream::default() };
         assert_eq!(stream.admit(&append(next)).is_ok(), accepted, "{last} then {next}");
     }
+}
+
+#[test]
+fn an_expected_tail_is_compared_last_and_a_retry_never_fails_it() {
+    let stamp = ProducerStamp { id: ProducerId::parse("p").expect("a producer"), epoch: 0, seq: 0 };
+    let intent = |expected_tail, producer| AppendIntent {
+        content_type: Some(&STREAM_TYPE),
+        has_data: true,
+        close: false,
+        seq: None,
+        producer,
+        expected_tail,
+    };
+    let view = |closed, producer| StreamView {
+        closed,
+        closed_by: None,
+        content_type: &STREAM_TYPE,
+        last_seq: None,
+        tail: Offset::new(1, 9),
+        producer,
+    };
+    let (right, wrong) = (Some(Offset::new(1, 9)), Some(Offset::new(1, 8)));
+    assert_eq!(admit(&view(false, None), &intent(right, None)), Ok(Admission::Append { producer: None }));
+    let mismatch = AppendRejection::TailMismatch { tail: Offset::new(1, 9) };
+    assert_eq!(admit(&view(false, None), &intent(wrong, Some(&stamp))), Err(mismatch));
+    let closed = AppendRejection::Closed { tail: Offset::new(1, 9) };
+    assert_eq!(admit(&view(true, None), &intent(wrong, None)), Err(closed));
+    let known = stamp.state();
+    let repeated = admit(&view(false, Some(known)), &intent(wrong, Some(&stamp)));
+    assert_eq!(repeated, Ok(Admission::Duplicate { state: known, closed: false }));
 }

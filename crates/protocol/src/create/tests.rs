@@ -16,6 +16,7 @@ fn plain() -> StreamConfig {
         lifetime: Lifetime::Ttl { seconds: 60 },
         closed: false,
         fork: None,
+        attributes: Attributes::parse(br#"{"title":"x"}"#).unwrap(),
     }
 }
 
@@ -30,6 +31,7 @@ fn exactly(config: &StreamConfig) -> RequestedConfig<'_> {
         lifetime: config.lifetime,
         closed: config.closed,
         fork: config.fork.as_ref(),
+        attributes: Some(&config.attributes),
     }
 }
 
@@ -106,4 +108,12 @@ fn content_types_are_compared_by_media_type() {
     let spelled = content_type("TEXT/plain; charset=utf-8");
     let config = plain();
     assert!(matches(&config, &RequestedConfig { content_type: Some(&spelled), ..exactly(&config) }));
+}
+
+#[test]
+fn attributes_are_compared_only_when_they_are_given() {
+    let (config, none) = (plain(), Attributes::default());
+    let other = RequestedConfig { attributes: Some(&none), ..exactly(&config) };
+    assert_eq!(reconfirm(&config, &other), Err(ConfigConflict::Attributes));
+    assert!(matches(&config, &RequestedConfig { attributes: None, ..exactly(&config) }));
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use alluvium_engine::{BATCH_BYTES_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT, SHARDS_MAX};
+use alluvium_engine::{
+    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, LIST_PAGE_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT, SHARDS_MAX,
+};
 use alluvium_journal::SPARES_MAX;
 use alluvium_protocol::limits as protocol;
 use alluvium_streams::limits as streams;
@@ -93,6 +95,25 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
     let seconds = |seconds: u64| format!("{seconds} s");
     vec![
         ("stream path, decoded", bytes(protocol::PATH_BYTES_MAX as u64), "`400 invalid_path`"),
+        (
+            "bucket id",
+            format!("{} to {} characters", protocol::BUCKET_ID_BYTES_MIN, protocol::BUCKET_ID_BYTES_MAX),
+            "`400 invalid_bucket`",
+        ),
+        (
+            "bucket id, slash and stream id, decoded",
+            bytes(protocol::BUCKETED_PATH_BYTES_MAX as u64),
+            "`400 invalid_stream_id`",
+        ),
+        ("attributes of a stream", bytes(protocol::ATTRIBUTES_BYTES_MAX as u64), "`413 attrs_too_large`"),
+        ("frames of one batch of appends", BATCH_FRAMES_MAX.to_string(), "`400 invalid_batch`"),
+        ("streams on one page of a list", LIST_PAGE_MAX.to_string(), "`400 invalid_limit`"),
+        (
+            "replaced snapshots of one stream that stay readable for a while",
+            protocol::SUPERSEDED_SNAPSHOTS_MAX.to_string(),
+            "the oldest are gone at once",
+        ),
+        ("upload of a snapshot", seconds(streams::SNAPSHOT_TIMEOUT.as_secs()), "`408 body_timeout`"),
         ("`Content-Type`", bytes(protocol::CONTENT_TYPE_BYTES_MAX as u64), "`400 invalid_content_type`"),
         ("`Producer-Id`", bytes(protocol::PRODUCER_ID_BYTES_MAX as u64), "`400 invalid_producer`"),
         ("`Producer-Epoch`, `Producer-Seq`", "2^53 - 1".to_owned(), "`400 invalid_producer`"),

@@ -6,8 +6,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use alluvium_engine::{
-    APPEND_BYTES_MAX_DEFAULT, Durability, PRODUCERS_PER_STREAM_MAX_DEFAULT, QUEUE_BYTES_MAX_DEFAULT,
-    RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, STREAMS_MAX_DEFAULT,
+    APPEND_BYTES_MAX_DEFAULT, BUCKETS_MAX_DEFAULT, Durability, PRODUCERS_PER_STREAM_MAX_DEFAULT,
+    QUEUE_BYTES_MAX_DEFAULT, RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, SNAPSHOT_BYTES_MAX_DEFAULT,
+    SNAPSHOT_GRACE_MS_DEFAULT, STREAMS_MAX_DEFAULT, UPLOADS_MAX_DEFAULT,
 };
 use alluvium_streams::{CacheVisibility, limits as streams};
 
@@ -87,6 +88,19 @@ options! {
     /// Who may cache responses with data: `public` for anyone on the way, such as a content delivery network,
     /// `private` for the client alone.
     "cache-visibility" => cache_visibility: CacheVisibility = CacheVisibility::Public;
+    /// Largest snapshot. A larger one is answered `413`.
+    "snapshot-bytes-max" => snapshot_bytes_max: ByteSize = ByteSize(SNAPSHOT_BYTES_MAX_DEFAULT);
+    /// How long a replaced snapshot stays readable for those who were just sent to it.
+    "snapshot-grace" => snapshot_grace: Duration = Duration::from_millis(SNAPSHOT_GRACE_MS_DEFAULT);
+    /// Snapshots uploaded at once. One more is answered `503`.
+    "uploads-max" => uploads_max: usize = UPLOADS_MAX_DEFAULT;
+    /// About how many bytes of messages a bootstrap brings at most; the client reads on from there.
+    "bootstrap-bytes-max" => bootstrap_bytes_max: ByteSize = ByteSize(streams::BOOTSTRAP_BYTES_MAX);
+    /// Whether shared caches may keep reads of streams that have dropped history: `yes` says that what was once
+    /// readable may stay so for a while. Otherwise such reads are `no-store`.
+    "public-history" => public_history: bool = false;
+    /// Buckets held at once.
+    "buckets-max" => buckets_max: usize = BUCKETS_MAX_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.

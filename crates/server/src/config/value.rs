@@ -63,6 +63,22 @@ impl Value for u64 {
     }
 }
 
+impl Value for bool {
+    const KIND: &'static str = "yes|no";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err("expected `yes` or `no`".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        if *self { "yes" } else { "no" }.to_owned()
+    }
+}
+
 /// A number, or `auto` to let the server choose.
 impl Value for Option<usize> {
     const KIND: &'static str = "NUMBER|auto";

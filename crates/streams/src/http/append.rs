@@ -2,8 +2,8 @@
 
 use alluvium_engine::{AppendRequest, Appended};
 use alluvium_http::{Request, Response, collect};
-use alluvium_protocol::{ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX};
-use http::{HeaderMap, StatusCode};
+use alluvium_protocol::{Offset, ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX};
+use http::{HeaderMap, StatusCode, header};
 
 use super::{
     error::Failure,
@@ -28,7 +28,8 @@ pub(super) async fn handle(
     Ok(answer(&appended, new_data_by_producer))
 }
 
-fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure> {
+/// What the headers of an append say; the body is still to come.
+pub(super) fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure> {
     let seq = headers::text(headers, &STREAM_SEQ)?;
     if seq.is_some_and(|seq| seq.len() > STREAM_SEQ_BYTES_MAX) {
         return Err(Failure::SeqTooLong);
@@ -42,15 +43,37 @@ fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure> {
             headers::text(headers, &PRODUCER_SEQ)?,
         )?,
         close: headers::is_true(headers, &STREAM_CLOSED),
+        expected_tail: expected_tail(headers)?,
         ..AppendRequest::default()
     })
 }
 
-/// `200` tells a producer that its data is new, `204` covers everything else (PROTOCOL §5.2.1).
+/// The tail that `If-Match` names, as one entity tag: the offset in quotes. `*` asks for nothing that an append does
+/// not need anyway.
+fn expected_tail(headers: &HeaderMap) -> Result<Option<Offset>, Failure> {
+    match headers::text(headers, &header::IF_MATCH)?.map(str::trim) {
+        None | Some("*") => Ok(None),
+        Some(tag) => {
+            let offset = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+            let offset = offset.and_then(|offset| offset.parse().ok());
+            offset.map(Some).ok_or(Failure::InvalidIfMatch)
+        }
+    }
+}
+
 fn answer(appended: &Appended, new_data_by_producer: bool) -> Response {
-    let is_new = new_data_by_producer && !appended.duplicate;
-    let mut response = respond(if is_new { StatusCode::OK } else { StatusCode::NO_CONTENT });
-    let headers = response.headers_mut();
+    let mut response = respond(status(appended, new_data_by_producer));
+    describe(appended, response.headers_mut());
+    response
+}
+
+/// `200` tells a producer that its data is new, `204` covers everything else (PROTOCOL §5.2.1).
+pub(super) fn status(appended: &Appended, new_data_by_producer: bool) -> StatusCode {
+    if new_data_by_producer && !appended.duplicate { StatusCode::OK } else { StatusCode::NO_CONTENT }
+}
+
+/// The headers that tell what an append came to.
+pub(super) fn describe(appended: &Appended, headers: &mut HeaderMap) {
     set_next_offset(headers, appended.tail);
     if appended.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
@@ -59,5 +82,4 @@ fn answer(appended: &Appended, new_data_by_producer: bool) -> Response {
         set_number(headers, &PRODUCER_EPOCH, producer.epoch);
         set_number(headers, &PRODUCER_SEQ, producer.seq);
     }
-    response
 }

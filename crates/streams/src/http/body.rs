@@ -4,10 +4,10 @@
 //! Only what must come from the device is read on the runtime's blocking threads. A response holds one piece at a
 //! time, however large it is, and keeps nothing else in memory for its reader.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use alluvium_engine::{ReadFault, ReadPlan};
-use alluvium_http::{Body, BodyError, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, ResponseBudget};
 use bytes::Bytes;
 
 use super::error::Failure;
@@ -76,6 +76,45 @@ pub(super) async fn read_body(
     }))
 }
 
+/// The body for a range of the bytes in `plan`, which lies within them. What comes before it is read all the same.
+pub(super) async fn part_body(
+    budget: &Arc<ResponseBudget>,
+    plan: ReadPlan,
+    range: Range<u64>,
+) -> Result<Body, Failure> {
+    let mut plan = plan.patient();
+    plan.set_piece_bytes(budget.piece_bytes());
+    let (mut plan, first) = read_next_for_socket(plan).await;
+    let mut read = first.transpose()?.unwrap_or_default();
+    let budget = Arc::clone(budget);
+    Ok(Body::chunks(range.end - range.start, async move |mut feed| {
+        let mut at = 0;
+        loop {
+            for piece in &read.bytes {
+                let length = piece.len() as u64;
+                let from = range.start.saturating_sub(at).min(length);
+                let to = range.end.saturating_sub(at).min(length);
+                at += length;
+                if from < to {
+                    let index = |place| usize::try_from(place).unwrap_or(usize::MAX);
+                    read.send(piece.slice(index(from)..index(to)), &mut feed).await;
+                }
+            }
+            if at >= range.end {
+                return Ok(());
+            }
+            plan.set_piece_bytes(budget.piece_bytes());
+            let (rest, next) = read_next_for_socket(plan).await;
+            plan = rest;
+            read = match next {
+                Some(Ok(read)) => read,
+                Some(Err(fault)) => return Err(broken(&fault)),
+                None => return Err(BodyError("stored bytes end early".to_owned())),
+            };
+        }
+    }))
+}
+
 /// Logs why a body has to break off.
 pub(super) fn broken(fault: &ReadFault) -> BodyError {
     tracing::error!(%fault, "stored bytes cannot be read");
@@ -84,10 +123,10 @@ pub(super) fn broken(fault: &ReadFault) -> BodyError {
 
 /// What a read has given.
 #[derive(Debug, Default)]
-struct Read {
-    bytes: Vec<Bytes>,
+pub(super) struct Read {
+    pub(super) bytes: Vec<Bytes>,
     /// They must not be looked at, and take no memory.
-    is_mapped: bool,
+    pub(super) is_mapped: bool,
 }
 
 impl Read {
@@ -98,10 +137,19 @@ impl Read {
     fn copied(bytes: Vec<Bytes>) -> Self {
         Self { bytes, is_mapped: false }
     }
+
+    /// Sends one of the pieces, or a part of it.
+    async fn send(&self, piece: Bytes, feed: &mut Feed) {
+        if self.is_mapped {
+            feed.send_mapped(piece).await;
+        } else {
+            feed.send(piece).await;
+        }
+    }
 }
 
 /// As [`read_next`], for bytes that are only sent.
-async fn read_next_for_socket(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Read, ReadFault>>) {
+pub(super) async fn read_next_for_socket(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Read, ReadFault>>) {
     if let Some(mapped) = plan.fetch_mapped_cached() {
         return (plan, Some(mapped.map(Read::mapped)));
     }

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::Path
 use tokio::runtime::Handle;
 
 use super::{
-    MOUNT,
+    attributes,
     body::on_blocking_thread,
     error::Failure,
     headers::{
@@ -75,15 +75,16 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
             headers::text(headers, &STREAM_FORK_OFFSET)?,
             headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
         )?,
+        attributes: attributes::of_create(headers)?,
     })
 }
 
-/// The stream that a URL path on this server names. It is read as the path of a request would be, and a query or a
-/// fragment is no part of it.
+/// The stream that a URL path on this server names, in either namespace. It is read as the path of a request would be,
+/// and a query or a fragment is no part of it.
 fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
     let is_path = !url_path.contains(['?', '#']) && PathAndQuery::try_from(url_path).is_ok();
-    let path = url_path.strip_prefix(MOUNT).filter(|_| is_path).ok_or(Failure::ForeignForkSource)?;
-    StreamPath::parse_encoded(path).map_err(|_| Failure::ForeignForkSource)
+    let path = Some(url_path).filter(|_| is_path).and_then(StreamPath::parse_url_path);
+    path.ok_or(Failure::ForeignForkSource)
 }
 
 /// The stream's own URL, absolute: below the configured public URL, else at the host that the client asked.

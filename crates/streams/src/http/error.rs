@@ -4,21 +4,21 @@
 //! it has a place here.
 
 use alluvium_engine::{
-    AppendError, CreateConflict, CreateError, DeleteError, LookupError, ReadError, ReadFault, StorageError,
+    AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
+    DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,
+    SnapshotError, StorageError,
 };
 use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
-    AppendRejection, InvalidContentType, InvalidFork, InvalidJson, InvalidLifetime, InvalidOffset,
-    InvalidPath, InvalidProducer, ProducerRejection, cursor::InvalidCursor,
+    AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
+    InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
+    PublishRejection, cursor::InvalidCursor,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::{
-    headers::{
-        NO_STORE, PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, STREAM_CLOSED, TRUE,
-        set_next_offset, set_number,
-    },
-    preflight,
+use super::headers::{
+    NO_STORE, PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, STREAM_CLOSED,
+    STREAM_SNAPSHOT_OFFSET, TRUE, ascii, set_next_offset, set_number, set_offset, snapshot_etag,
 };
 use crate::limits::RETRY_AFTER_S;
 
@@ -27,10 +27,14 @@ use crate::limits::RETRY_AFTER_S;
 pub(crate) enum Failure {
     #[error("there is nothing at this path")]
     NoSuchResource,
-    #[error("a stream takes {}", preflight::METHODS)]
-    MethodNotAllowed,
+    #[error("the resource takes {allowed}")]
+    MethodNotAllowed { allowed: &'static str },
     #[error(transparent)]
     Path(#[from] InvalidPath),
+    #[error(transparent)]
+    Bucket(#[from] InvalidBucketId),
+    #[error(transparent)]
+    StreamId(#[from] InvalidStreamId),
     #[error("header `{name}` is given more than once")]
     RepeatedHeader { name: HeaderName },
     #[error("header `{name}` is not valid UTF-8")]
@@ -41,12 +45,30 @@ pub(crate) enum Failure {
     UnreadableParameter { name: &'static str },
     #[error("query parameter `live` is neither `long-poll` nor `sse`")]
     UnknownLiveMode,
+    #[error("a bootstrap is answered once; go on from it with an ordinary read")]
+    LiveBootstrap,
     #[error("a live read needs the query parameter `offset`")]
     OffsetMissing,
     #[error("query parameter `offset` is {InvalidOffset}")]
     InvalidOffset,
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
+    #[error("the offset in the path is {InvalidOffset}")]
+    InvalidSnapshotOffset,
+    #[error("query parameter `limit` is not a number from 1 to {}", alluvium_engine::LIST_PAGE_MAX)]
+    InvalidLimit,
+    #[error("query parameter `max_bytes` is not a number of at least 1, or does not go with `live=sse`")]
+    InvalidMaxBytes,
+    #[error("`If-Match` of an append is `*` or one offset in quotes")]
+    InvalidIfMatch,
+    #[error("`Stream-Retain` can only be `all`")]
+    InvalidRetain,
+    #[error("{0}")]
+    InvalidBatch(&'static str),
+    #[error("the range begins past the {length} bytes there are")]
+    RangeNotSatisfiable { length: u64 },
+    #[error("the stream has no snapshot")]
+    SnapshotNotFound,
     #[error("`Stream-Seq` is too long")]
     SeqTooLong,
     #[error("`Stream-Forked-From` is not the URL path of a stream on this server")]
@@ -69,6 +91,22 @@ pub(crate) enum Failure {
     BodyBroken,
     #[error("too many readers are waiting")]
     WaitersBusy,
+    #[error(transparent)]
+    Attributes(#[from] InvalidAttributes),
+    #[error(transparent)]
+    SetAttributes(#[from] AttributesError),
+    #[error(transparent)]
+    CreateBucket(#[from] CreateBucketError),
+    #[error(transparent)]
+    DeleteBucket(#[from] DeleteBucketError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    DeleteSnapshot(#[from] DeleteSnapshotError),
+    #[error(transparent)]
+    Batch(#[from] BatchError),
     #[error(transparent)]
     Append(#[from] AppendError),
     #[error(transparent)]
@@ -115,6 +153,7 @@ impl Failure {
     fn message(&self) -> String {
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))
+        | Self::Publish(PublishError::Fault(fault))
         | Self::Create(CreateError::Source(fault))) = self
         else {
             return self.to_string();
@@ -123,19 +162,29 @@ impl Failure {
         "stored bytes cannot be read".to_owned()
     }
 
-    fn status_and_code(&self) -> (StatusCode, &'static str) {
+    pub(super) fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoSuchResource => (StatusCode::NOT_FOUND, "no_such_resource"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Path(error) => path(*error),
+            Self::Bucket(InvalidBucketId::Length | InvalidBucketId::Character) => {
+                (StatusCode::BAD_REQUEST, "invalid_bucket")
+            }
+            Self::StreamId(error) => stream_id(*error),
             Self::RepeatedHeader { .. } => (StatusCode::BAD_REQUEST, "repeated_header"),
             Self::UnreadableHeader { .. } => (StatusCode::BAD_REQUEST, "invalid_header"),
             Self::RepeatedParameter { .. } => (StatusCode::BAD_REQUEST, "repeated_parameter"),
             Self::UnreadableParameter { .. } => (StatusCode::BAD_REQUEST, "invalid_parameter"),
-            Self::UnknownLiveMode => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
+            Self::UnknownLiveMode | Self::LiveBootstrap => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
             Self::OffsetMissing => (StatusCode::BAD_REQUEST, "offset_required"),
-            Self::InvalidOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::InvalidOffset | Self::InvalidSnapshotOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
             Self::Cursor(InvalidCursor) => (StatusCode::BAD_REQUEST, "invalid_cursor"),
+            Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
+            Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
+            Self::InvalidIfMatch => (StatusCode::BAD_REQUEST, "invalid_if_match"),
+            Self::InvalidRetain => (StatusCode::BAD_REQUEST, "invalid_retain"),
+            Self::InvalidBatch(_) => INVALID_BATCH,
+            Self::RangeNotSatisfiable { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "invalid_range"),
             Self::SeqTooLong => (StatusCode::BAD_REQUEST, "invalid_seq"),
             Self::ForeignForkSource => (StatusCode::BAD_REQUEST, "invalid_fork_source"),
             Self::ContentType(InvalidContentType::Syntax | InvalidContentType::TooLong) => {
@@ -144,13 +193,7 @@ impl Failure {
             Self::Lifetime(InvalidLifetime::Ttl | InvalidLifetime::ExpiresAt | InvalidLifetime::Both) => {
                 (StatusCode::BAD_REQUEST, "invalid_lifetime")
             }
-            Self::Producer(
-                InvalidProducer::Incomplete
-                | InvalidProducer::EmptyId
-                | InvalidProducer::IdTooLong
-                | InvalidProducer::Epoch
-                | InvalidProducer::Seq,
-            ) => (StatusCode::BAD_REQUEST, "invalid_producer"),
+            Self::Producer(error) => producer(*error),
             Self::Fork(
                 InvalidFork::SourceMissing | InvalidFork::Offset(InvalidOffset) | InvalidFork::SubOffset,
             ) => (StatusCode::BAD_REQUEST, "invalid_fork"),
@@ -159,10 +202,27 @@ impl Failure {
             Self::BodiesBusy => (StatusCode::SERVICE_UNAVAILABLE, "too_many_bodies"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_incomplete"),
             Self::WaitersBusy => (StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters"),
+            Self::Attributes(InvalidAttributes::TooLarge) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "attrs_too_large")
+            }
+            Self::Attributes(InvalidAttributes::NotAnObject) => (StatusCode::BAD_REQUEST, "invalid_attrs"),
+            Self::CreateBucket(error) => create_bucket(*error),
+            Self::DeleteBucket(error) => delete_bucket(*error),
+            Self::Publish(error) => publish(error),
+            Self::Snapshot(SnapshotError::NotFound)
+            | Self::DeleteSnapshot(DeleteSnapshotError::NotFound)
+            | Self::SnapshotNotFound => (StatusCode::NOT_FOUND, "snapshot_not_found"),
+            Self::DeleteSnapshot(DeleteSnapshotError::Latest) => (StatusCode::CONFLICT, "snapshot_in_use"),
+            Self::Batch(error) => batch(error),
             Self::Append(error) => append(error),
             Self::Create(error) => create(error),
-            Self::Delete(DeleteError::Lookup(error)) | Self::Lookup(error) => lookup(*error),
-            Self::Delete(DeleteError::Storage(error)) => storage(*error),
+            Self::Delete(DeleteError::Lookup(error))
+            | Self::SetAttributes(AttributesError::Lookup(error))
+            | Self::Snapshot(SnapshotError::Lookup(error))
+            | Self::DeleteSnapshot(DeleteSnapshotError::Lookup(error))
+            | Self::Lookup(error) => lookup(*error),
+            Self::Delete(DeleteError::Storage(error))
+            | Self::SetAttributes(AttributesError::Storage(error)) => storage(*error),
             Self::Read(error) => read(error),
             Self::ReadFault(_) => READ_FAULT,
         }
@@ -172,10 +232,27 @@ impl Failure {
     fn add_headers(&self, headers: &mut HeaderMap) {
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         match self {
-            Self::MethodNotAllowed => {
-                headers.insert(header::ALLOW, HeaderValue::from_static(preflight::METHODS));
+            Self::MethodNotAllowed { allowed } => {
+                headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Self::Append(AppendError::Rejected(rejection)) => add_rejection_headers(rejection, headers),
+            Self::Append(AppendError::Rejected(rejection)) | Self::Batch(BatchError::Rejected(rejection)) => {
+                add_rejection_headers(rejection, headers);
+            }
+            Self::Read(ReadError::Retained { snapshot, .. })
+            | Self::Create(CreateError::SourceRetained { snapshot, .. })
+            | Self::Publish(PublishError::Rejected(
+                PublishRejection::Retained { snapshot, .. } | PublishRejection::Older { snapshot },
+            )) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, *snapshot),
+            Self::Publish(PublishError::Rejected(PublishRejection::BeyondTail { tail })) => {
+                set_next_offset(headers, *tail);
+            }
+            Self::Publish(PublishError::PreconditionFailed { current: Some(current) }) => {
+                headers.insert(header::ETAG, snapshot_etag(*current));
+            }
+            Self::RangeNotSatisfiable { length } => {
+                let value = format!("bytes */{length}");
+                headers.insert(header::CONTENT_RANGE, ascii(value.into()));
+            }
             _ if self.status_and_code().0 == StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
             }
@@ -184,6 +261,8 @@ impl Failure {
     }
 }
 
+const RETAINED: (StatusCode, &str) = (StatusCode::GONE, "retained");
+const INVALID_BATCH: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "invalid_batch");
 const READ_FAULT: (StatusCode, &str) = (StatusCode::INTERNAL_SERVER_ERROR, "read_failed");
 
 fn path(error: InvalidPath) -> (StatusCode, &'static str) {
@@ -196,10 +275,31 @@ fn path(error: InvalidPath) -> (StatusCode, &'static str) {
     }
 }
 
+fn stream_id(error: InvalidStreamId) -> (StatusCode, &'static str) {
+    match error {
+        InvalidStreamId::Empty
+        | InvalidStreamId::TooLong
+        | InvalidStreamId::Encoding
+        | InvalidStreamId::Character
+        | InvalidStreamId::Reserved => (StatusCode::BAD_REQUEST, "invalid_stream_id"),
+    }
+}
+
+fn producer(error: InvalidProducer) -> (StatusCode, &'static str) {
+    match error {
+        InvalidProducer::Incomplete
+        | InvalidProducer::EmptyId
+        | InvalidProducer::IdTooLong
+        | InvalidProducer::Epoch
+        | InvalidProducer::Seq => (StatusCode::BAD_REQUEST, "invalid_producer"),
+    }
+}
+
 fn lookup(error: LookupError) -> (StatusCode, &'static str) {
     match error {
         LookupError::NotFound => (StatusCode::NOT_FOUND, "not_found"),
         LookupError::Deleted => (StatusCode::GONE, "deleted"),
+        LookupError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
     }
 }
 
@@ -220,7 +320,52 @@ fn json(error: InvalidJson) -> (StatusCode, &'static str) {
     }
 }
 
-fn append(error: &AppendError) -> (StatusCode, &'static str) {
+fn create_bucket(error: CreateBucketError) -> (StatusCode, &'static str) {
+    match error {
+        CreateBucketError::Exists => (StatusCode::CONFLICT, "bucket_exists"),
+        CreateBucketError::TooManyBuckets { .. } => (StatusCode::INSUFFICIENT_STORAGE, "too_many_buckets"),
+        CreateBucketError::Storage(error) => storage(error),
+    }
+}
+
+fn delete_bucket(error: DeleteBucketError) -> (StatusCode, &'static str) {
+    match error {
+        DeleteBucketError::NotFound => lookup(LookupError::BucketNotFound),
+        DeleteBucketError::NotEmpty => (StatusCode::CONFLICT, "bucket_not_empty"),
+        DeleteBucketError::Storage(error) => storage(error),
+    }
+}
+
+fn publish(error: &PublishError) -> (StatusCode, &'static str) {
+    match error {
+        PublishError::Lookup(error) => lookup(*error),
+        PublishError::Rejected(PublishRejection::Retained { .. }) => RETAINED,
+        PublishError::Rejected(PublishRejection::BeyondTail { .. }) => {
+            (StatusCode::CONFLICT, "snapshot_beyond_tail")
+        }
+        PublishError::Rejected(PublishRejection::Older { .. }) => (StatusCode::CONFLICT, "snapshot_older"),
+        PublishError::PreconditionFailed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
+        PublishError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
+        PublishError::Replaced => (StatusCode::CONFLICT, "stream_changed"),
+        PublishError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "snapshot_too_large"),
+        PublishError::TooManyUploads { .. } => (StatusCode::SERVICE_UNAVAILABLE, "too_many_uploads"),
+        PublishError::Fault(_) => READ_FAULT,
+        PublishError::Storage(error) => storage(*error),
+    }
+}
+
+fn batch(error: &BatchError) -> (StatusCode, &'static str) {
+    match error {
+        BatchError::Lookup(error) => lookup(*error),
+        BatchError::Rejected(rejection) => append(&rejection.clone().into()),
+        BatchError::Empty | BatchError::TooManyFrames { .. } => INVALID_BATCH,
+        BatchError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+        BatchError::Storage(error) => storage(*error),
+    }
+}
+
+/// Status and code of a refused append, alone or in a batch.
+pub(super) fn append(error: &AppendError) -> (StatusCode, &'static str) {
     match error {
         AppendError::Lookup(error) => lookup(*error),
         AppendError::Rejected(rejection) => match rejection {
@@ -237,6 +382,7 @@ fn append(error: &AppendError) -> (StatusCode, &'static str) {
             AppendRejection::Producer(ProducerRejection::Gap { .. }) => {
                 (StatusCode::CONFLICT, "producer_gap")
             }
+            AppendRejection::TailMismatch { .. } => (StatusCode::PRECONDITION_FAILED, "tail_mismatch"),
             AppendRejection::Empty => (StatusCode::BAD_REQUEST, "empty_body"),
         },
         AppendError::Json(error) => json(*error),
@@ -254,6 +400,8 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
             CreateConflict::ForkContentType => (StatusCode::CONFLICT, "content_type_mismatch"),
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },
+        CreateError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
+        CreateError::SourceRetained { .. } => RETAINED,
         CreateError::SourceNotFound => (StatusCode::NOT_FOUND, "fork_source_not_found"),
         CreateError::ForkBeyondTail { .. } | CreateError::ForkUnaligned | CreateError::ForkSubOffset => {
             (StatusCode::BAD_REQUEST, "invalid_fork_offset")
@@ -269,6 +417,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
 fn read(error: &ReadError) -> (StatusCode, &'static str) {
     match error {
         ReadError::Lookup(error) => lookup(*error),
+        ReadError::Retained { .. } => RETAINED,
         ReadError::Beyond { .. } | ReadError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
         ReadError::Fault(_) => READ_FAULT,
     }
@@ -280,6 +429,7 @@ fn add_rejection_headers(rejection: &AppendRejection, headers: &mut HeaderMap) {
             headers.insert(&STREAM_CLOSED, TRUE);
             set_next_offset(headers, *tail);
         }
+        AppendRejection::TailMismatch { tail } => set_next_offset(headers, *tail),
         AppendRejection::Producer(ProducerRejection::Fenced { current_epoch }) => {
             set_number(headers, &PRODUCER_EPOCH, *current_epoch);
         }

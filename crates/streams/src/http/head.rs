@@ -7,7 +7,10 @@ use http::{HeaderName, StatusCode, header};
 
 use super::{
     error::Failure,
-    headers::{NO_STORE, STREAM_CLOSED, TRUE, ascii, respond, set_content_type, set_next_offset},
+    headers::{
+        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond, set_content_type,
+        set_next_offset, set_offset,
+    },
 };
 use crate::state::State;
 
@@ -21,6 +24,9 @@ pub(super) fn handle(streams: &State, path: &StreamPath) -> Result<Response, Fai
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     if head.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
+    }
+    if let Some(snapshot) = &head.snapshot {
+        set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.offset);
     }
     if let Some((name, value)) = head.lifetime.header() {
         headers.insert(HeaderName::from_static(name), ascii(Bytes::from(value)));

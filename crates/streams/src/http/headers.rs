@@ -1,5 +1,6 @@
 //! Header names and values as the HTTP library wants them, and the few ways they are read and written.
 
+use alluvium_engine::SnapshotTag;
 use alluvium_protocol::{ContentType, Offset, header as names};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -19,10 +20,16 @@ names! {
     PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ,
 }
 
+pub(super) static STREAM_SNAPSHOT_OFFSET: HeaderName = HeaderName::from_static("stream-snapshot-offset");
+pub(super) static STREAM_RETAIN: HeaderName = HeaderName::from_static("stream-retain");
+pub(super) static STREAM_ATTRS: HeaderName = HeaderName::from_static("stream-attrs");
+pub(super) static PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+pub(super) static PREFER: HeaderName = HeaderName::from_static("prefer");
 static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Response headers that scripts of other origins may read, besides the ones browsers always show.
-const EXPOSED: &str = "Alluvium-Error, ETag, Location, Retry-After, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
+const EXPOSED: &str = "Accept-Ranges, Alluvium-Error, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
+    Stream-Snapshot-Offset, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
     Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Expected-Seq, Producer-Received-Seq";
 
@@ -32,6 +39,8 @@ const HEADERS_CAPACITY: usize = 16;
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub(super) const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static(names::TRUE);
+pub(super) const FALSE: HeaderValue = HeaderValue::from_static("false");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A response without headers or body.
 pub(super) fn respond(status: StatusCode) -> Response<Body> {
@@ -83,6 +92,16 @@ pub(super) fn set_next_offset(headers: &mut HeaderMap, offset: Offset) {
     headers.insert(&STREAM_NEXT_OFFSET, ascii(Bytes::copy_from_slice(&offset.to_token())));
 }
 
+/// A header with an offset.
+pub(super) fn set_offset(headers: &mut HeaderMap, name: &'static HeaderName, offset: Offset) {
+    headers.insert(name, ascii(Bytes::copy_from_slice(&offset.to_token())));
+}
+
+/// `Stream-Up-To-Date` where the extension wants it said either way (extensions §2.5, §3.2).
+pub(super) fn set_up_to_date(headers: &mut HeaderMap, is_up_to_date: bool) {
+    headers.insert(&STREAM_UP_TO_DATE, if is_up_to_date { TRUE } else { FALSE });
+}
+
 /// `Content-Type` of a stream.
 pub(super) fn set_content_type(headers: &mut HeaderMap, content_type: &ContentType) {
     let value = match content_type.to_static() {
@@ -90,6 +109,11 @@ pub(super) fn set_content_type(headers: &mut HeaderMap, content_type: &ContentTy
         std::borrow::Cow::Owned(text) => ascii(Bytes::from(text)),
     };
     headers.insert(header::CONTENT_TYPE, value);
+}
+
+/// The strong entity tag of a snapshot.
+pub(super) fn snapshot_etag(tag: SnapshotTag) -> HeaderValue {
+    ascii(Bytes::from(format!("\"{tag}\"")))
 }
 
 /// A header with a number.

@@ -9,32 +9,23 @@ use alluvium_protocol::{
 
 use super::error::Failure;
 
+/// Most stored bytes of a read that a client wants; an addition of this project.
+const QUERY_MAX_BYTES: &str = "max_bytes";
+
 /// What a read asks for.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReadQuery<'a> {
     pub(super) offset: OffsetQuery,
     pub(super) live: Option<LiveMode>,
     pub(super) cursor: Option<Cow<'a, str>>,
+    pub(super) max_bytes: Option<u64>,
 }
 
 impl<'a> ReadQuery<'a> {
-    /// Reads a raw query string. Unknown parameters are passed over; a known one given twice is refused, because
-    /// caches and servers disagree on which of the two counts.
+    /// Reads a raw query string.
     pub(super) fn parse(raw: Option<&'a str>) -> Result<Self, Failure> {
-        let (mut offset, mut live, mut cursor) = (None, None, None);
-        for pair in raw.unwrap_or_default().split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, slot) = match decode(name).as_deref() {
-                Some(QUERY_OFFSET) => (QUERY_OFFSET, &mut offset),
-                Some(QUERY_LIVE) => (QUERY_LIVE, &mut live),
-                Some(QUERY_CURSOR) => (QUERY_CURSOR, &mut cursor),
-                _ => continue,
-            };
-            let value = decode(value).ok_or(Failure::UnreadableParameter { name })?;
-            if slot.replace(value).is_some() {
-                return Err(Failure::RepeatedParameter { name });
-            }
-        }
+        let [offset, live, cursor, max_bytes] =
+            parameters(raw, [QUERY_OFFSET, QUERY_LIVE, QUERY_CURSOR, QUERY_MAX_BYTES])?;
         let live = match live.as_deref() {
             None => None,
             Some(mode) => Some(LiveMode::parse(mode).ok_or(Failure::UnknownLiveMode)?),
@@ -42,8 +33,38 @@ impl<'a> ReadQuery<'a> {
         if live.is_some() && offset.is_none() {
             return Err(Failure::OffsetMissing);
         }
-        Ok(Self { offset: OffsetQuery::parse(offset.as_deref())?, live, cursor })
+        let max_bytes = match max_bytes.as_deref() {
+            None => None,
+            // An event stream has no length that could be bounded.
+            Some(_) if live == Some(LiveMode::Sse) => return Err(Failure::InvalidMaxBytes),
+            Some(text) => Some(positive(text).ok_or(Failure::InvalidMaxBytes)?),
+        };
+        Ok(Self { offset: OffsetQuery::parse(offset.as_deref())?, live, cursor, max_bytes })
     }
+}
+
+fn positive(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_plain && *number > 0)
+}
+
+/// The decoded values of parameters, in the order of their names. Unknown parameters are passed over; a known one
+/// given twice is refused, because caches and servers disagree on which of the two counts.
+pub(super) fn parameters<'a, const N: usize>(
+    raw: Option<&'a str>,
+    names: [&'static str; N],
+) -> Result<[Option<Cow<'a, str>>; N], Failure> {
+    let mut values = [const { None }; N];
+    for pair in raw.unwrap_or_default().split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(name) = decode(name) else { continue };
+        let Some(index) = names.iter().position(|known| *known == name) else { continue };
+        let value = decode(value).ok_or(Failure::UnreadableParameter { name: names[index] })?;
+        if values[index].replace(value).is_some() {
+            return Err(Failure::RepeatedParameter { name: names[index] });
+        }
+    }
+    Ok(values)
 }
 
 /// Decodes a name or value of a query; `None` if it is not UTF-8 afterwards or has a broken escape.
@@ -73,7 +94,10 @@ mod tests {
     #[test]
     fn no_query_asks_for_everything_from_the_start() {
         let query = ReadQuery::parse(None).expect("valid");
-        assert_eq!(query, ReadQuery { offset: OffsetQuery::Start, live: None, cursor: None });
+        assert_eq!(
+            query,
+            ReadQuery { offset: OffsetQuery::Start, live: None, cursor: None, max_bytes: None }
+        );
     }
 
     #[test]
@@ -96,6 +120,9 @@ mod tests {
             ("offset=%ff", Failure::UnreadableParameter { name: "offset" }),
             ("live=sse", Failure::OffsetMissing),
             ("offset=-1&live=", Failure::UnknownLiveMode),
+            ("max_bytes=0", Failure::InvalidMaxBytes),
+            ("max_bytes=+1", Failure::InvalidMaxBytes),
+            ("offset=-1&live=sse&max_bytes=1", Failure::InvalidMaxBytes),
         ] {
             assert_eq!(ReadQuery::parse(Some(raw)), Err(expected), "{raw}");
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{Head, ReadPlan, StreamReader};
+use alluvium_engine::{End, Head, ReadError, ReadPlan, StreamReader};
 use alluvium_http::{Request, Response};
 use alluvium_protocol::{Lifetime, Offset, OffsetQuery, StreamPath, etag, header::LiveMode};
 use bytes::Bytes;
@@ -35,10 +35,44 @@ pub(super) async fn handle(
     let from = resolve(&reader, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
     match query.live {
-        Some(LiveMode::LongPoll) => long_poll::handle(streams, &path, reader, from, cursor()?).await,
+        Some(LiveMode::LongPoll) => {
+            let wanted = Wanted { from, max_bytes: query.max_bytes };
+            long_poll::handle(streams, &path, reader, wanted, cursor()?).await
+        }
         Some(LiveMode::Sse) => sse::handle(streams, path, reader, from, cursor()?).await,
         None if query.offset == OffsetQuery::Now => Ok(at_tail(&reader, from)),
-        None => catch_up(streams, &reader, from, request.headers()).await,
+        None => {
+            let wanted = Wanted { from, max_bytes: query.max_bytes };
+            catch_up(streams, &reader, wanted, request.headers()).await
+        }
+    }
+}
+
+/// What a finite read is to bring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Where it starts.
+    pub(super) from: Offset,
+    /// Most stored bytes that the client wants, more only if a single message is larger.
+    pub(super) max_bytes: Option<u64>,
+}
+
+impl Wanted {
+    /// Plans the read, within the client's bound and the server's.
+    pub(super) async fn plan(self, streams: &State, reader: &StreamReader) -> Result<ReadPlan, ReadError> {
+        let limit = streams.options.read_bytes_max;
+        match self.max_bytes {
+            Some(max) if max < limit => {
+                let end = reader.end()?;
+                let (looking, from) = (reader.clone(), self.from);
+                let tail = on_blocking_thread(move || looking.bounded_end(from, max)).await?;
+                let closed = end.closed && tail == end.tail;
+                let mut plan = reader.read_to(self.from, End { tail, closed }, u64::MAX)?;
+                plan.at_tail = tail == end.tail;
+                Ok(plan)
+            }
+            _ => reader.read(self.from, limit),
+        }
     }
 }
 
@@ -54,10 +88,10 @@ async fn resolve(reader: &StreamReader, query: OffsetQuery) -> Result<Offset, Fa
 async fn catch_up(
     streams: &State,
     reader: &StreamReader,
-    from: Offset,
+    wanted: Wanted,
     request: &HeaderMap,
 ) -> Result<Response, Failure> {
-    let plan = reader.read(from, streams.options.read_bytes_max)?;
+    let plan = wanted.plan(streams, reader).await?;
     let head = reader.head();
     let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);
     let unchanged = match headers::text(request, &header::IF_NONE_MATCH) {
@@ -105,9 +139,7 @@ pub(super) fn describe(streams: &State, head: &Head, plan: &ReadPlan, etag: Stri
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, plan.end);
     headers.insert(header::ETAG, ascii(Bytes::from(etag)));
-    let visibility = streams.options.cache_visibility;
-    let cache_control = cache_control(visibility, head.lifetime, streams.now_ms(), plan.len == 0);
-    headers.insert(header::CACHE_CONTROL, cache_control);
+    headers.insert(header::CACHE_CONTROL, cache_control_of(streams, head, plan.len == 0));
     if plan.at_tail {
         headers.insert(&STREAM_UP_TO_DATE, TRUE);
     }
@@ -119,6 +151,15 @@ pub(super) fn describe(streams: &State, head: &Head, plan: &ReadPlan, etag: Stri
 /// The headers of a live response at the tail.
 pub(super) fn set_cursor(headers: &mut HeaderMap, cursor: u64) {
     set_number(headers, &STREAM_CURSOR, cursor);
+}
+
+/// What was read of a stream whose floor moves should not outlive the floor in a shared cache, unless its operator
+/// does not mind.
+fn cache_control_of(streams: &State, head: &Head, is_empty: bool) -> HeaderValue {
+    if head.floor > Offset::ZERO && !streams.options.public_history {
+        return NO_STORE;
+    }
+    cache_control(streams.options.cache_visibility, head.lifetime, streams.now_ms(), is_empty)
 }
 
 /// How long a response may be cached (PROTOCOL §10.1). Bytes at a position never change, so responses with data may

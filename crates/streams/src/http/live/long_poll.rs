@@ -2,7 +2,7 @@
 
 use alluvium_engine::{ReadPlan, StreamReader};
 use alluvium_http::Response;
-use alluvium_protocol::{Offset, StreamPath, etag};
+use alluvium_protocol::{StreamPath, etag};
 use http::{StatusCode, header};
 use tokio::time::Instant;
 
@@ -12,22 +12,22 @@ use crate::{
         body::read_body,
         error::Failure,
         headers::{NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_next_offset},
-        read::{describe, framing, set_cursor},
+        read::{Wanted, describe, framing, set_cursor},
     },
     state::State,
 };
 
-/// Answers with what lies past `from`, waiting for it if need be.
+/// Answers with what is wanted, waiting for it if need be.
 pub(in crate::http) async fn handle(
     streams: &State,
     path: &StreamPath,
     reader: StreamReader,
-    from: Offset,
+    wanted: Wanted,
     cursor: u64,
 ) -> Result<Response, Failure> {
-    let mut plan = reader.read(from, streams.options.read_bytes_max)?;
+    let mut plan = wanted.plan(streams, &reader).await?;
     if plan.len == 0 && !plan.closed {
-        plan = wait_for_data(streams, path, &reader, from, plan).await?;
+        plan = wait_for_data(streams, path, &reader, wanted, plan).await?;
     }
     if plan.len == 0 {
         return Ok(nothing_new(streams, &plan, cursor));
@@ -46,7 +46,7 @@ async fn wait_for_data(
     streams: &State,
     path: &StreamPath,
     reader: &StreamReader,
-    from: Offset,
+    wanted: Wanted,
     mut plan: ReadPlan,
 ) -> Result<ReadPlan, Failure> {
     let _waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
@@ -54,8 +54,8 @@ async fn wait_for_data(
     let renewal = renewal_period(reader.head().lifetime);
     while plan.len == 0 && !plan.closed {
         let until = renewal.map_or(deadline, |period| deadline.min(Instant::now() + period));
-        match wait(reader, from, until, streams.shutdown.wait()).await {
-            Waited::News => plan = reader.read(from, streams.options.read_bytes_max)?,
+        match wait(reader, wanted.from, until, streams.shutdown.wait()).await {
+            Waited::News => plan = wanted.plan(streams, reader).await?,
             Waited::Stopping => break,
             Waited::TimeUp if until == deadline => break,
             Waited::TimeUp => drop(streams.engine.open_stream(path)?),

@@ -123,8 +123,14 @@ impl Subscription {
             events = match self.events().await {
                 Ok(events) => events,
                 Err(ReadError::Fault(fault)) => return Err(broken(&fault)),
-                // A stream that went away ends the response; the client learns why when it comes back.
-                Err(ReadError::Lookup(_) | ReadError::Beyond { .. } | ReadError::Unaligned) => return Ok(()),
+                // A stream that went away, or whose floor has come past the reader, ends the response; the client learns
+                // why when it comes back.
+                Err(
+                    ReadError::Lookup(_)
+                    | ReadError::Retained { .. }
+                    | ReadError::Beyond { .. }
+                    | ReadError::Unaligned,
+                ) => return Ok(()),
             };
         }
     }

@@ -1,0 +1,408 @@
+//! Publishing a snapshot (extensions §2.2).
+//!
+//! The body goes through the ordinary group commit, a part at a time and never more than one in the queue, into a
+//! stream of its own that nothing leads to yet. Then one record, in the same batch as the last part or a later one,
+//! makes it the latest snapshot and moves the floor. Dropped before that, the body has no holder left and is collected.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alluvium_journal::{self as journal, Mutation, Record, StreamId};
+use alluvium_protocol::{
+    Attributes, ContentType, Incarnation, Lifetime, Offset, PublishRejection, Retention, Snapshot, StreamPath,
+};
+use bytes::{Bytes, BytesMut};
+use tokio::sync::oneshot;
+
+use crate::body::BodyHold;
+use crate::command::{Command, PartCommand, PublishCommand};
+use crate::committer::{Committer, Effect, Grown};
+use crate::create::birth_record;
+use crate::engine::{Engine, Inner};
+use crate::error::{LookupError, PublishError, ReadError, StorageError};
+use crate::extent::JournalExtent;
+use crate::reply::Reply;
+use crate::shard::Shard;
+use crate::snapshot::{SnapshotHead, SnapshotTag};
+use crate::stream::{Birth, State, Stream, pair_of};
+
+/// Most bytes of a snapshot's body that are committed at a time: enough for a fair rate, and little enough that an
+/// append in the same batch hardly waits for it.
+const PART_BYTES_MAX: usize = 256 * 1024;
+
+/// Which snapshot must be the latest for a publish to be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotMatch {
+    /// Any: there must be one (`If-Match: *`).
+    Any,
+    /// One of these (`If-Match` with entity tags).
+    OneOf(Vec<SnapshotTag>),
+}
+
+/// A snapshot to be published.
+#[derive(Clone, Debug)]
+pub struct PublishRequest {
+    /// It stands for everything before this offset.
+    pub offset: Offset,
+    /// The type of its body.
+    pub content_type: ContentType,
+    /// Whether what is before it stays readable.
+    pub retain_all: bool,
+    /// Which snapshot it must replace.
+    pub if_match: Option<SnapshotMatch>,
+    /// The length of its body, if it is known: one that is too long is refused before it is sent.
+    pub length: Option<u64>,
+}
+
+/// The answer to a publish.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// The snapshot.
+    pub snapshot: SnapshotHead,
+    /// The earliest offset that can be read now.
+    pub floor: Offset,
+    /// Where the stream ends.
+    pub tail: Offset,
+}
+
+/// A snapshot's body on its way. Dropped before [`publish`](Self::publish), it leaves nothing behind.
+///
+/// After a failed [`write`](Self::write), and after one that was dropped half-way, it cannot be published any more.
+#[derive(Debug)]
+pub struct Upload {
+    inner: Arc<Inner>,
+    stream: Arc<Stream>,
+    request: PublishRequest,
+    /// What is committed so far.
+    body: Option<BodyHold>,
+    /// What is not.
+    part: BytesMut,
+    length: u64,
+    /// A part was sent and its outcome is not known.
+    is_broken: bool,
+    /// One of so many uploads at a time.
+    _slot: Slot,
+}
+
+/// A place among the uploads under way.
+#[derive(Debug)]
+struct Slot(Arc<Inner>);
+
+impl Slot {
+    fn take(inner: &Arc<Inner>) -> Result<Self, PublishError> {
+        let max = inner.options.limits.uploads_max;
+        let slot = Self(inner.clone());
+        if inner.uploads.fetch_add(1, Ordering::SeqCst) < max {
+            Ok(slot)
+        } else {
+            Err(PublishError::TooManyUploads { max })
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.uploads.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Engine {
+    /// Begins to publish a snapshot: all checks are made before the body is read, and again when it is there. Counts
+    /// as a write: it renews a sliding lifetime.
+    ///
+    /// The checks, in this order: stream, floor, tail, a later snapshot, `if_match`, message boundary (which may read
+    /// the disk); then the limits. An offset that passed is a boundary for good, so that one is not made again.
+    #[expect(clippy::unused_async, reason = "callers treat it as a step that may wait")]
+    pub async fn begin_publish(
+        &self,
+        path: &StreamPath,
+        request: PublishRequest,
+    ) -> Result<Upload, PublishError> {
+        let inner = &self.inner;
+        let now_ms = inner.now_ms();
+        let stream = inner.find(inner.shard_of(path), path, now_ms)?;
+        check_published(inner, &stream, &request)?;
+        let max = inner.options.limits.snapshot_bytes_max;
+        if request.length.is_some_and(|length| length > max) {
+            return Err(PublishError::TooLarge { max });
+        }
+        let slot = Slot::take(inner)?;
+        inner.touch(&stream, now_ms);
+        Ok(Upload {
+            inner: inner.clone(),
+            stream,
+            request,
+            body: None,
+            part: BytesMut::new(),
+            length: 0,
+            is_broken: false,
+            _slot: slot,
+        })
+    }
+}
+
+/// The checks against what readers see.
+fn check_published(inner: &Inner, stream: &Stream, request: &PublishRequest) -> Result<(), PublishError> {
+    let shared = stream.shared.lock();
+    let tail = shared.tail;
+    shared.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, tail)?;
+    let latest = shared.snapshot().map(|snapshot| snapshot.body.id.0);
+    check_match(stream, latest, request.if_match.as_ref())?;
+    drop(shared);
+    inner.check_boundary(stream, request.offset, tail).map_err(|error| match error {
+        ReadError::Lookup(error) => error.into(),
+        ReadError::Retained { floor, snapshot } => PublishRejection::Retained { floor, snapshot }.into(),
+        ReadError::Beyond { tail } => PublishRejection::BeyondTail { tail }.into(),
+        ReadError::Unaligned => PublishError::Unaligned,
+        ReadError::Fault(fault) => fault.into(),
+    })
+}
+
+/// Whether `latest`, by the number of its body, is what the request wants to replace.
+fn check_match(
+    stream: &Stream,
+    latest: Option<u64>,
+    if_match: Option<&SnapshotMatch>,
+) -> Result<(), PublishError> {
+    let current = latest.map(|body| SnapshotTag { incarnation: stream.incarnation, body });
+    let matches = match (if_match, &current) {
+        (None, _) | (Some(SnapshotMatch::Any), Some(_)) => true,
+        (Some(SnapshotMatch::OneOf(tags)), Some(current)) => tags.contains(current),
+        (Some(_), None) => false,
+    };
+    if matches { Ok(()) } else { Err(PublishError::PreconditionFailed { current }) }
+}
+
+impl Upload {
+    /// Adds bytes to the body. Returns when they are taken: most calls at once, some when an earlier part is durable,
+    /// so that an upload never has more than one part in the committer's queue.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), PublishError> {
+        let max = self.inner.options.limits.snapshot_bytes_max;
+        if self.length + bytes.len() as u64 > max {
+            self.is_broken = true;
+            return Err(PublishError::TooLarge { max });
+        }
+        let part_bytes_max = PART_BYTES_MAX.min(self.inner.options.limits.append_bytes_max as usize).max(1);
+        while !bytes.is_empty() {
+            if self.part.len() >= part_bytes_max {
+                self.send_part().await?;
+            }
+            let taken = bytes.split_to(bytes.len().min(part_bytes_max - self.part.len()));
+            self.part.extend_from_slice(&taken);
+            self.length += taken.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Has what is gathered committed. The last part goes with the record that publishes it.
+    async fn send_part(&mut self) -> Result<(), PublishError> {
+        if self.is_broken {
+            return Err(StorageError::Stopped.into());
+        }
+        self.is_broken = true;
+        let (reply, answer) = oneshot::channel();
+        let command = PartCommand {
+            body: self.body.clone(),
+            content_type: self.request.content_type.clone(),
+            data: self.part.split().freeze(),
+            reply,
+        };
+        self.inner.submit(self.stream.id.shard().into(), Command::Part(Box::new(command)))?;
+        self.body = Some(answer.await.unwrap_or(Err(StorageError::Stopped))?);
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// Publishes the body: pointer and floor move in one record, which is durable with or after all of the body.
+    /// Dropping the future does not take it back.
+    pub async fn publish(mut self) -> Result<Published, PublishError> {
+        if self.is_broken {
+            return Err(StorageError::Stopped.into());
+        }
+        let (reply, answer) = oneshot::channel();
+        let command = PublishCommand {
+            stream: self.stream.clone(),
+            request: self.request.clone(),
+            body: self.body.take(),
+            rest: self.part.split().freeze(),
+            length: self.length,
+            reply,
+        };
+        self.inner.submit(self.stream.id.shard().into(), Command::Publish(Box::new(command)))?;
+        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+    }
+}
+
+impl Committer {
+    pub(crate) fn admit_part(&mut self, shard: &Shard, command: PartCommand, now_ms: u64) {
+        let PartCommand { body, content_type, data, reply } = command;
+        let (hold, effect) = self.grow_body(shard, body, content_type, data, now_ms);
+        let answer = Reply::Part(reply, Ok(hold));
+        self.conclude(effect, answer);
+    }
+
+    pub(crate) fn admit_publish(
+        &mut self,
+        inner: &Inner,
+        shard: &Shard,
+        command: PublishCommand,
+        now_ms: u64,
+    ) {
+        let PublishCommand { stream, request, body, rest, length, reply } = command;
+        let mut state = stream.state.lock();
+        if let Err(error) = decide(shard, &stream, &state, &request, now_ms) {
+            drop(state);
+            return self.answer(Reply::Publish(reply, Err(error)));
+        }
+        let number = body.as_ref().map_or(StreamId::new(self.next_stream, shard.index), |hold| hold.id);
+        let renewed = stream.renew(now_ms).then(|| stream.deadline_to_record()).flatten();
+        let publish = journal::Publish {
+            snapshot: journal::Snapshot { offset: pair_of(request.offset), body: number, length },
+            retain_all: request.retain_all,
+            superseded_until_ms: now_ms.saturating_add(inner.options.snapshot_grace_ms),
+            renew_deadline_ms: renewed,
+        };
+        state.publish(&publish);
+        let until_ms = publish.superseded_until_ms;
+        let record = Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Publish(publish) };
+        #[cfg(feature = "planted-bugs")]
+        let record = crate::planted::record_early(self, inner, shard, record);
+        #[cfg(not(feature = "planted-bugs"))]
+        let record = Some(record);
+        let (hold, grown) = self.grow_body(shard, body, request.content_type, rest, now_ms);
+        debug_assert_eq!(hold.id, number);
+        if let Some(record) = &record {
+            self.record(record);
+        }
+        let floor = state.retention.as_ref().map_or(Offset::ZERO, |retention| retention.floor);
+        let published = Published {
+            snapshot: SnapshotHead::new(&stream, request.offset, hold.stream(), length),
+            floor,
+            tail: state.tail,
+        };
+        drop(state);
+        if let Some(deadline_ms) = renewed {
+            stream.recorded_deadline(deadline_ms);
+        }
+        self.conclude(grown, Reply::None);
+        let snapshot = Snapshot { offset: request.offset, body: hold };
+        let effect = Effect::Published { stream, snapshot, retain_all: request.retain_all, until_ms };
+        self.conclude(effect, Reply::Publish(reply, Ok(published)));
+    }
+
+    /// Records the next part of a body, and the body itself if this is the first.
+    fn grow_body(
+        &mut self,
+        shard: &Shard,
+        body: Option<BodyHold>,
+        content_type: ContentType,
+        data: Bytes,
+        now_ms: u64,
+    ) -> (BodyHold, Effect) {
+        let is_new = body.is_none();
+        let hold = body.unwrap_or_else(|| {
+            let birth = body_birth(self.next_id(shard), content_type, now_ms);
+            BodyHold::new(Arc::new(Stream::new(birth)), shard.released.clone())
+        });
+        let stream = hold.stream().clone();
+        let mut state = stream.state.lock();
+        let start = state.tail;
+        let append = (!data.is_empty()).then(|| journal::Append {
+            start: pair_of(start),
+            lengths: vec![u32::try_from(data.len()).unwrap_or(u32::MAX)],
+            data,
+            producer: None,
+            seq: None,
+            close: false,
+            renew_deadline_ms: None,
+        });
+        if let Some(append) = &append {
+            state.apply(append, now_ms);
+        }
+        let tail = state.tail;
+        let has_data = append.is_some();
+        let mutation = match (is_new, append) {
+            (true, append) => Mutation::Create(birth_record(&stream, &state, append)),
+            (false, Some(append)) => Mutation::Append(append),
+            (false, None) => return (hold, Effect::None),
+        };
+        drop(state);
+        let place = self.record(&Record { stream: stream.id, time_ms: now_ms, mutation });
+        if has_data {
+            self.cold.push(place.data_at);
+        }
+        let bytes = has_data.then_some(JournalExtent { start, place });
+        let grown = Grown { bytes, tail, closed: false, time_ms: now_ms };
+        let effect = if is_new {
+            Effect::Created { stream, grown: Some(grown), reservation: None, pin: None }
+        } else {
+            Effect::Appended(stream, grown)
+        };
+        (hold, effect)
+    }
+}
+
+/// The checks against what has been admitted.
+fn decide(
+    shard: &Shard,
+    stream: &Arc<Stream>,
+    state: &State,
+    request: &PublishRequest,
+    now_ms: u64,
+) -> Result<(), PublishError> {
+    if state.deleted {
+        let directory = shard.directory.read();
+        let now_there = stream.path.as_ref().and_then(|path| directory.get(path));
+        return Err(match now_there {
+            Some(other) if !Arc::ptr_eq(other, stream) => PublishError::Replaced,
+            Some(_) if stream.forks.load(Ordering::SeqCst) > 0 => LookupError::Deleted.into(),
+            _ => LookupError::NotFound.into(),
+        });
+    }
+    if stream.expired(now_ms) {
+        return Err(LookupError::NotFound.into());
+    }
+    state.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, state.tail)?;
+    let latest = state.retention.as_ref().and_then(|retention| retention.latest.as_ref());
+    check_match(stream, latest.map(|latest| latest.body.stream.0), request.if_match.as_ref())
+}
+
+/// A body without bytes.
+pub(crate) fn body_birth(id: StreamId, content_type: ContentType, now_ms: u64) -> Birth {
+    Birth {
+        id,
+        path: None,
+        bucket: None,
+        incarnation: Incarnation(0),
+        content_type,
+        lifetime: Lifetime::Forever,
+        created_ms: now_ms,
+        deadline_ms: None,
+        fork: None,
+        retention: None,
+        attributes: Attributes::default(),
+    }
+}
+
+impl Shard {
+    /// Shows a snapshot whose record is synced.
+    pub(crate) fn published_snapshot(
+        &self,
+        stream: &Arc<Stream>,
+        snapshot: Snapshot<BodyHold>,
+        retain_all: bool,
+        until_ms: u64,
+    ) {
+        let mut visible = stream.shared.lock();
+        let retention = visible.retention.get_or_insert_default();
+        let before = retention.floor.position;
+        retention.publish(snapshot, retain_all, until_ms);
+        let dropped = retention.floor.position - before;
+        let supersedes = !retention.superseded.is_empty();
+        drop(visible);
+        self.garbage_bytes.fetch_add(dropped, Ordering::Relaxed);
+        if supersedes {
+            self.graces.lock().push_back((until_ms, Arc::downgrade(stream)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Bootstrap: one consistent cut, whatever happens meanwhile.
+
+use alluvium_protocol::{Lifetime, Offset};
+
+use crate::states::cut;
+use crate::support::{Fixture, append_request, path, publish_request, read_body};
+use crate::world::World;
+
+#[tokio::test]
+async fn messages_of_all_sizes_come_back_one_by_one_in_every_state() {
+    let mut fixture = Fixture::new();
+    for (name, content_type) in [("bytes", "text/plain"), ("json", "application/json")] {
+        fixture.create(name, content_type).await;
+        let mut expected = Vec::new();
+        for number in 0..120_usize {
+            let text = "m".repeat(1 + number * number * 7 % 30_000);
+            if content_type == "text/plain" {
+                fixture.append(name, content_type, text.as_bytes()).await;
+                expected.push(text);
+            } else {
+                let body = format!(" [ \"{text}\" , {number} ] ");
+                fixture.append(name, content_type, body.as_bytes()).await;
+                expected.extend([format!("\"{text}\""), number.to_string()]);
+            }
+        }
+        for state in 0..4 {
+            let (snapshot, messages, end, closed) = cut(&fixture, name);
+            let bodies: Vec<String> = messages.into_iter().map(|message| message.0).collect();
+            assert!(bodies == expected, "{name} in state {state}");
+            assert_eq!((snapshot, closed), (None, false));
+            assert_eq!(end, fixture.engine.head(&path(name)).unwrap().tail);
+            if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_stream_is_an_empty_cut() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    assert_eq!(cut(&fixture, "s"), (None, Vec::new(), Offset::ZERO, false));
+}
+
+#[tokio::test]
+async fn a_cut_stays_whole_while_appends_publishes_and_folds_run() {
+    let mut world = World::new();
+    let s = path("s");
+    world.create("s", Lifetime::Forever).await;
+    let append = async |world: &World, byte: u8| {
+        let request = append_request("text/plain", &vec![byte; 30_000]);
+        world.run(world.engine.append(&path("s"), request)).await.unwrap().tail
+    };
+    let publish = async |world: &World, offset| {
+        let upload = world.engine.begin_publish(&path("s"), publish_request(offset)).await.unwrap();
+        world.run(upload.publish()).await.unwrap();
+    };
+    let first = append(&world, 0).await;
+    publish(&world, first).await;
+    for byte in 1..20 {
+        append(&world, byte).await;
+    }
+    let mut cut = world.engine.bootstrap(&s, u64::MAX).unwrap();
+    let mut last = cut.end;
+    for byte in 20..40 {
+        last = append(&world, byte).await;
+        publish(&world, last).await;
+        world.clock.advance_ms(61_000);
+        world.sweep();
+        for shard in 0..2 {
+            world.engine.step_fold(shard).unwrap();
+        }
+    }
+    assert_eq!(world.engine.head(&s).unwrap().floor, last);
+    assert_eq!(read_body(cut.snapshot.as_ref().unwrap()), b"");
+    let (mut expected, mut next) = (1, first);
+    while let Some(messages) = cut.next_messages() {
+        for message in messages.unwrap() {
+            assert!(message.body.len() == 30_000 && message.body.iter().all(|byte| *byte == expected));
+            expected += 1;
+            next = message.next;
+        }
+    }
+    assert_eq!((expected, next), (20, cut.end));
+    let used = world.disk.used_bytes();
+    drop(cut);
+    for _ in 0..4 {
+        last = append(&world, 50).await;
+        publish(&world, last).await;
+        for shard in 0..2 {
+            world.engine.step_fold(shard).unwrap();
+        }
+    }
+    assert!(world.disk.used_bytes() < used - 400_000, "the space comes back when the cut is let go");
+    world.restart();
+    assert_eq!(world.engine.head(&s).unwrap().floor, last);
+}
+
+#[tokio::test]
+async fn a_long_cut_ends_early_at_a_boundary_and_reads_go_on_from_there() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    for byte in 0..100 {
+        fixture.append("s", "text/plain", &vec![byte; 10_000]).await;
+    }
+    for _ in 0..2 {
+        let mut cut = fixture.engine.bootstrap(&path("s"), 150_000).unwrap();
+        assert!(!cut.at_tail && !cut.closed);
+        assert!((150_000..900_000).contains(&cut.end.position), "{}", cut.end);
+        let mut bytes = Vec::new();
+        while let Some(messages) = cut.next_messages() {
+            messages.unwrap().iter().for_each(|message| bytes.extend_from_slice(&message.body));
+        }
+        bytes.extend(fixture.read_pages_from("s", cut.end));
+        assert_eq!(bytes, (0..100).flat_map(|byte| vec![byte; 10_000]).collect::<Vec<u8>>());
+        fixture.fold();
+        fixture.restart();
+    }
+}
+
+#[tokio::test]
+async fn a_cut_of_a_fork_has_the_boundary_that_only_the_fork_has() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let at = fixture.append("s", "text/plain", b"abc").await.tail;
+    fixture.append("s", "text/plain", b"defg").await;
+    fixture.fork("f", "s", Some(at), 2).await.unwrap();
+    fixture.append("f", "text/plain", b"XY").await;
+    let inside = Offset::new(1, 5);
+    fixture.publish("f", inside, false).await.unwrap();
+    let refused = fixture.publish("s", inside, false).await;
+    assert_eq!(refused, Err(alluvium_engine::PublishError::Unaligned));
+    for state in 0..4 {
+        let (snapshot, messages, ..) = cut(&fixture, "f");
+        assert_eq!((snapshot.is_some(), messages), (true, vec![("XY".to_owned(), Offset::new(2, 7))]));
+        let source: Vec<String> = cut(&fixture, "s").1.into_iter().map(|message| message.0).collect();
+        assert_eq!(source, ["abc", "defg"]);
+        if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
+    }
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_stream_ends_its_cuts_with_a_fault_at_worst() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    for _ in 0..30 {
+        fixture.append("s", "text/plain", &vec![b'x'; 20_000]).await;
+    }
+    fixture.fold();
+    fixture.restart();
+    let mut cut = fixture.engine.bootstrap(&path("s"), u64::MAX).unwrap();
+    fixture.engine.delete(&path("s")).await.unwrap();
+    fixture.fold();
+    let mut whole = 0;
+    while let Some(Ok(messages)) = cut.next_messages() {
+        whole += messages.len();
+    }
+    assert!(whole <= 30);
+    assert!(cut.next_messages().is_none(), "after a fault it is over");
+}

@@ -1,0 +1,111 @@
+//! Batches of appends, optimistic appends, and attributes.
+
+use alluvium_engine::{AppendError, AppendRequest, BatchError, CreateConflict, CreateError, CreateRequest};
+use alluvium_protocol::{AppendRejection, Attributes, Offset};
+
+use crate::support::{Fixture, append_request, create_request, path, stamp};
+
+#[tokio::test]
+async fn each_frame_is_an_append_and_a_refused_one_holds_back_no_other() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "application/json").await;
+    let frame = |body: &str| append_request("application/json", body.as_bytes());
+    let frames = vec![frame("[1,2]"), frame(""), frame("{"), frame("3"), frame("[]")];
+    let answers = fixture.engine.append_batch(&path("s"), frames, None).await.unwrap();
+    let tails: Vec<Option<Offset>> =
+        answers.iter().map(|answer| answer.as_ref().ok().map(|appended| appended.tail)).collect();
+    assert_eq!(tails, [Some(Offset::new(1, 4)), None, None, Some(Offset::new(2, 6)), None]);
+    assert_eq!(answers[1], Err(AppendRejection::Empty.into()));
+    assert!(matches!(answers[2], Err(AppendError::Json(_))));
+    for _ in 0..2 {
+        assert_eq!(fixture.read("s"), b"1,2,3,");
+        fixture.restart();
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_batch_of_a_producer_is_all_duplicates() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let frames = || {
+        let one = |seq| AppendRequest {
+            producer: Some(stamp("p", 0, seq)),
+            close: seq == 2,
+            ..append_request("text/plain", b"ab")
+        };
+        (0..3).map(one).collect::<Vec<_>>()
+    };
+    for repeated in [false, true] {
+        let answers = fixture.engine.append_batch(&path("s"), frames(), None).await.unwrap();
+        let duplicates: Vec<Option<bool>> =
+            answers.iter().map(|answer| answer.as_ref().ok().map(|appended| appended.duplicate)).collect();
+        // Closing forgets nothing but what is needed to recognise the closing request.
+        assert_eq!(duplicates[2], Some(repeated));
+        assert_eq!(fixture.read("s"), b"ababab");
+    }
+}
+
+#[tokio::test]
+async fn batches_have_limits() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let batch = |count, length| vec![append_request("text/plain", &vec![b'x'; length]); count];
+    let send = |frames| fixture.engine.append_batch(&S, frames, None);
+    assert_eq!(send(Vec::new()).await, Err(BatchError::Empty));
+    assert_eq!(send(batch(513, 1)).await, Err(BatchError::TooManyFrames { max: 512, received: 513 }));
+    let received = 64 * 1024 + 8;
+    assert_eq!(
+        send(batch(8, received / 8)).await,
+        Err(BatchError::TooLarge { max: 65_536, received: 65_544 })
+    );
+    assert_eq!(send(batch(8, 8192)).await.unwrap().len(), 8);
+    assert_eq!(fixture.engine.head(&S).unwrap().tail, Offset::new(8, 65_536));
+}
+
+static S: std::sync::LazyLock<alluvium_protocol::StreamPath> = std::sync::LazyLock::new(|| path("s"));
+
+#[tokio::test]
+async fn an_expected_tail_is_taken_once() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let at = |expected_tail| AppendRequest {
+        expected_tail: Some(expected_tail),
+        ..append_request("text/plain", b"abc")
+    };
+    let tail = fixture.try_append("s", at(Offset::ZERO)).await.unwrap().tail;
+    let late = fixture.try_append("s", at(Offset::ZERO)).await;
+    assert_eq!(late, Err(AppendRejection::TailMismatch { tail }.into()));
+    let frames = || vec![append_request("text/plain", b"abc"), append_request("text/plain", b"def")];
+    let answers = fixture.engine.append_batch(&path("s"), frames(), Some(tail)).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let late = fixture.engine.append_batch(&path("s"), frames(), Some(tail)).await;
+    let tail = Offset::new(3, 9);
+    assert_eq!(late, Err(BatchError::Rejected(AppendRejection::TailMismatch { tail })));
+    assert_eq!(fixture.read("s"), b"abcabcdef");
+}
+
+#[tokio::test]
+async fn attributes_are_kept_replaced_and_compared_by_a_repeated_create() {
+    let mut fixture = Fixture::new();
+    let attributes = |text: &str| Attributes::parse(text.as_bytes()).unwrap();
+    let create = |text: Option<&str>| CreateRequest {
+        attributes: text.map(attributes),
+        ..create_request("text/plain")
+    };
+    let s = path("s");
+    fixture.engine.create(&s, create(Some(r#"{"title":"Aare"}"#))).await.unwrap();
+    let other = fixture.engine.create(&s, create(Some("{}"))).await;
+    assert_eq!(other, Err(CreateError::Conflict(CreateConflict::Configuration)));
+    for same in [None, Some(r#"{"title":"Aare"}"#)] {
+        assert!(!fixture.engine.create(&s, create(same)).await.unwrap().fresh);
+    }
+    let closing = AppendRequest { close: true, ..AppendRequest::default() };
+    fixture.try_append("s", closing).await.unwrap();
+    for text in [r#"{"title":"Aare"}"#, r#"{"n":[1]}"#, "{}"] {
+        fixture.engine.set_attributes(&s, attributes(text)).await.unwrap();
+        for state in 0..4 {
+            assert_eq!(fixture.engine.head(&s).unwrap().attributes.as_json(), text, "{state}");
+            if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `POST …/append-batch`: many appends in one request and one commit. An addition of this project to the extensions.
+//!
+//! The body is frames, each four bytes of length (big endian) and as many bytes. Each frame is appended as a request
+//! of its own would be, in order and with nothing of others in between; one that is refused does not keep the rest
+//! back. The answer lists what became of each.
+
+use alluvium_engine::{AppendError, AppendRequest, Appended, BATCH_FRAMES_MAX};
+use alluvium_http::{Request, Response, collect};
+use alluvium_protocol::{ProducerStamp, StreamPath, limits::INTEGER_MAX};
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+
+use super::{
+    append,
+    bucket::json_response,
+    error::{self, Failure},
+    headers::{self, PREFER, PREFERENCE_APPLIED, STREAM_SEQ},
+};
+use crate::state::State;
+
+/// The length before each frame.
+const LENGTH_BYTES: usize = 4;
+
+/// What became of one frame.
+#[derive(Serialize)]
+struct Item {
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_next_offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ItemError>,
+}
+
+#[derive(Serialize)]
+struct ItemError {
+    code: &'static str,
+    message: String,
+}
+
+/// Appends the frames. Answered once all that was taken is durable.
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let whole = append::read_headers(&head.headers)?;
+    if head.headers.contains_key(&STREAM_SEQ) {
+        return Err(Failure::InvalidBatch("`Stream-Seq` stands for one append; a batch cannot have it"));
+    }
+    let body = collect(body, streams.body_limits(&head.headers)).await?;
+    let frames = requests(&whole, split(body)?)?;
+    let by_producer = frames.first().is_some_and(|frame| frame.producer.is_some());
+    let outcomes = streams.engine.append_batch(path, frames, whole.expected_tail).await?;
+    answer(&outcomes, by_producer, &head.headers)
+}
+
+/// Cuts a body into its frames.
+fn split(mut body: Bytes) -> Result<Vec<Bytes>, Failure> {
+    let mut frames = Vec::new();
+    while !body.is_empty() {
+        if body.len() < LENGTH_BYTES {
+            return Err(Failure::InvalidBatch("the body ends inside the length of a frame"));
+        }
+        let length = usize::try_from(body.get_u32()).unwrap_or(usize::MAX);
+        if length > body.len() {
+            return Err(Failure::InvalidBatch("the body ends inside a frame"));
+        }
+        if frames.len() == BATCH_FRAMES_MAX {
+            return Err(Failure::InvalidBatch("the batch has too many frames"));
+        }
+        frames.push(body.split_to(length));
+    }
+    if frames.is_empty() {
+        return Err(Failure::InvalidBatch("the batch has no frames"));
+    }
+    Ok(frames)
+}
+
+/// One request a frame: the headers hold for each, a producer's sequence counts on from frame to frame, and the last
+/// one closes if the batch does.
+fn requests(whole: &AppendRequest, frames: Vec<Bytes>) -> Result<Vec<AppendRequest>, Failure> {
+    let last = frames.len() - 1;
+    let stamp = |index: usize| match &whole.producer {
+        None => Ok(None),
+        Some(first) => {
+            let seq = first.seq + index as u64;
+            if seq > INTEGER_MAX {
+                return Err(Failure::InvalidBatch("the producer's sequence passes its end within the batch"));
+            }
+            Ok(Some(ProducerStamp { seq, ..first.clone() }))
+        }
+    };
+    let request = |(index, body)| {
+        Ok(AppendRequest {
+            content_type: whole.content_type.clone(),
+            body,
+            producer: stamp(index)?,
+            close: whole.close && index == last,
+            ..AppendRequest::default()
+        })
+    };
+    frames.into_iter().enumerate().map(request).collect()
+}
+
+/// If no frame was taken and all for the same reason, that is the answer. Otherwise each has its own in a list, which
+/// is left out if the client does not care and there is nothing else to tell.
+fn answer(
+    outcomes: &[Result<Appended, AppendError>],
+    by_producer: bool,
+    request: &HeaderMap,
+) -> Result<Response, Failure> {
+    let refusals: Vec<&AppendError> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    if let Some(first) = refusals.first()
+        && refusals.len() == outcomes.len()
+        && refusals.iter().all(|refusal| error::append(refusal) == error::append(first))
+    {
+        return Err(Failure::Append((*first).clone()));
+    }
+    let wants_no_list = headers::text(request, &PREFER)?.is_some_and(prefers_minimal);
+    let mut response = if refusals.is_empty() && wants_no_list {
+        let mut response = headers::respond(StatusCode::NO_CONTENT);
+        response.headers_mut().insert(&PREFERENCE_APPLIED, HeaderValue::from_static("return=minimal"));
+        response
+    } else {
+        let items: Vec<Item> = outcomes.iter().map(|outcome| item(outcome, by_producer)).collect();
+        json_response(StatusCode::OK, &items)
+    };
+    if let Some(last) = outcomes.iter().rev().find_map(|outcome| outcome.as_ref().ok()) {
+        append::describe(last, response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Whether `Prefer` (RFC 7240) asks for as little as possible.
+fn prefers_minimal(prefer: &str) -> bool {
+    prefer.split(',').any(|preference| preference.trim().eq_ignore_ascii_case("return=minimal"))
+}
+
+fn item(outcome: &Result<Appended, AppendError>, by_producer: bool) -> Item {
+    match outcome {
+        Ok(appended) => Item {
+            status: append::status(appended, by_producer).as_u16(),
+            stream_next_offset: Some(appended.tail.to_string()),
+            error: None,
+        },
+        Err(error) => {
+            let (status, code) = error::append(error);
+            let error = ItemError { code, message: error.to_string() };
+            Item { status: status.as_u16(), stream_next_offset: None, error: Some(error) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(body: &'static [u8]) -> Option<Vec<&'static [u8]>> {
+        let frames = split(Bytes::from_static(body)).ok()?;
+        // The frames are slices of the static body.
+        let at = |frame: &Bytes| {
+            let start = frame.as_ptr() as usize - body.as_ptr() as usize;
+            &body[start..start + frame.len()]
+        };
+        Some(frames.iter().map(at).collect())
+    }
+
+    #[test]
+    fn a_body_is_cut_where_the_lengths_say() {
+        assert_eq!(frames(b"\0\0\0\x02ab\0\0\0\0\0\0\0\x01c"), Some(vec![&b"ab"[..], b"", b"c"]));
+        for broken in [&b""[..], b"\0", b"\0\0\0", b"\0\0\0\x02a", b"\0\0\0\x01ab", b"\xff\xff\xff\xff"] {
+            assert_eq!(frames(broken), None, "{}", broken.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_producer_counts_on_and_the_last_frame_closes() {
+        let producer = ProducerStamp::parse(Some("p"), Some("0"), Some("7")).expect("valid");
+        let whole = AppendRequest { producer, close: true, ..AppendRequest::default() };
+        let requests =
+            requests(&whole, vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")]).expect("valid");
+        let seqs: Vec<_> = requests.iter().map(|one| one.producer.as_ref().map(|stamp| stamp.seq)).collect();
+        assert_eq!(seqs, [Some(7), Some(8)]);
+        assert_eq!(requests.iter().map(|one| one.close).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn preferences_are_a_list() {
+        assert!(prefers_minimal("respond-async, Return=Minimal"));
+        assert!(!prefers_minimal("return=representation"));
+    }
+}

@@ -1,0 +1,190 @@
+//! `GET …/bootstrap`: the latest snapshot and every message after it, in one response (extensions §3).
+//!
+//! The cut is made before the first byte is sent and stays as it is, whatever is appended or published meanwhile. The
+//! response holds one piece of it at a time.
+
+use std::sync::Arc;
+
+use alluvium_engine::{Bootstrap, BootstrapMessage, ReadError, ReadFault, ReadPlan};
+use alluvium_http::{Body, BodyError, Feed, Request, Response, ResponseBudget};
+use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header};
+
+use super::{
+    body::{Read, broken, on_blocking_thread, read_next_for_socket},
+    error::Failure,
+    headers::{
+        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_next_offset, set_offset,
+        set_up_to_date,
+    },
+    multipart::Multipart,
+    query,
+};
+use crate::{limits::JOINED_BYTES_MAX, state::State};
+
+/// `Stream-Snapshot-Offset` without a snapshot.
+const NO_SNAPSHOT: HeaderValue = HeaderValue::from_static("-1");
+
+/// Parts are gathered until they come to so many bytes.
+const GATHERED_BYTES: usize = 64 * 1024;
+
+/// Answers with everything a client needs to begin. A tail that is very long is for ordinary reads to go on with.
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: &Request,
+) -> Result<Response, Failure> {
+    if let [Some(_)] = query::parameters(request.uri().query(), [QUERY_LIVE])? {
+        return Err(Failure::LiveBootstrap);
+    }
+    let bootstrap = streams.engine.bootstrap(path, streams.options.bootstrap_bytes_max)?;
+    let multipart = Multipart::new(streams.random_u128());
+    let mut response = respond(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, multipart.content_type());
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    set_next_offset(headers, bootstrap.end);
+    set_up_to_date(headers, bootstrap.at_tail);
+    match &bootstrap.snapshot {
+        Some(snapshot) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.head.offset),
+        None => drop(headers.insert(&STREAM_SNAPSHOT_OFFSET, NO_SNAPSHOT)),
+    }
+    if bootstrap.closed {
+        headers.insert(&STREAM_CLOSED, TRUE);
+    }
+    *response.body_mut() = if *request.method() == Method::HEAD {
+        // The length of a bootstrap is not known before it is sent.
+        Body::live(async |_| Ok(()))
+    } else {
+        let parts = Parts::begin(&streams.options.responses, bootstrap, multipart).await?;
+        Body::live(|feed| parts.send(feed))
+    };
+    Ok(response)
+}
+
+/// The parts of a response on their way.
+struct Parts {
+    budget: Arc<ResponseBudget>,
+    bootstrap: Bootstrap,
+    multipart: Multipart,
+    snapshot: Option<ReadPlan>,
+    /// The first bytes of the snapshot.
+    first_read: Read,
+    first_messages: Option<Vec<BootstrapMessage>>,
+    /// What is gathered until it is worth a write.
+    gathered: Vec<u8>,
+}
+
+impl Parts {
+    /// Reads the beginning, so that what cannot be read is still answered with a status.
+    async fn begin(
+        budget: &Arc<ResponseBudget>,
+        bootstrap: Bootstrap,
+        multipart: Multipart,
+    ) -> Result<Self, Failure> {
+        let budget = Arc::clone(budget);
+        let (mut snapshot, mut first_read) = (None, Read::default());
+        if let Some(held) = &bootstrap.snapshot {
+            let end = held.body.end().map_err(ReadError::from)?;
+            let mut plan = held.body.read_to(Offset::ZERO, end, u64::MAX)?.patient();
+            plan.set_piece_bytes(budget.piece_bytes());
+            let (plan, read) = read_next_for_socket(plan).await;
+            first_read = read.transpose()?.unwrap_or_default();
+            snapshot = Some(plan);
+        }
+        let (bootstrap, first_messages) = next_messages(bootstrap).await?;
+        Ok(Self { budget, bootstrap, multipart, snapshot, first_read, first_messages, gathered: Vec::new() })
+    }
+
+    async fn send(mut self, mut feed: Feed) -> Result<(), BodyError> {
+        self.send_snapshot(&mut feed).await?;
+        let content_type = self.bootstrap.head.content_type.clone();
+        let mut start = self.bootstrap.from;
+        let mut messages = self.first_messages.take();
+        while let Some(next) = messages {
+            for message in next {
+                self.send_message(&content_type, start, &message, &mut feed).await;
+                start = message.next;
+            }
+            (self.bootstrap, messages) =
+                next_messages(self.bootstrap).await.map_err(|fault| broken(&fault))?;
+        }
+        let end = self.multipart.end();
+        self.gathered.extend_from_slice(&end);
+        self.flush(&mut feed).await;
+        Ok(())
+    }
+
+    async fn send_snapshot(&mut self, feed: &mut Feed) -> Result<(), BodyError> {
+        let (content_type, length) = match &self.bootstrap.snapshot {
+            Some(snapshot) => (snapshot.head.content_type.clone(), snapshot.head.length),
+            None => (ContentType::DEFAULT, 0),
+        };
+        self.multipart.begin_part(&content_type, length, None, &mut self.gathered);
+        let Some(mut plan) = self.snapshot.take() else { return Ok(()) };
+        let mut left = length;
+        let mut read = std::mem::take(&mut self.first_read);
+        loop {
+            for piece in read.bytes {
+                left = left.saturating_sub(piece.len() as u64);
+                if read.is_mapped {
+                    self.flush(feed).await;
+                    feed.send_mapped(piece).await;
+                } else {
+                    self.push(piece, feed).await;
+                }
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            plan.set_piece_bytes(self.budget.piece_bytes());
+            let (rest, next) = read_next_for_socket(plan).await;
+            plan = rest;
+            read = match next {
+                Some(read) => read.map_err(|fault| broken(&fault))?,
+                None => return Err(BodyError("a snapshot ends early".to_owned())),
+            };
+        }
+    }
+
+    async fn send_message(
+        &mut self,
+        content_type: &ContentType,
+        start: Offset,
+        message: &BootstrapMessage,
+        feed: &mut Feed,
+    ) {
+        let length = message.body.len() as u64;
+        self.multipart.begin_part(content_type, length, Some(start), &mut self.gathered);
+        self.push(message.body.clone(), feed).await;
+    }
+
+    /// Small pieces are gathered, large ones sent as they lie.
+    async fn push(&mut self, piece: Bytes, feed: &mut Feed) {
+        if piece.len() as u64 > JOINED_BYTES_MAX {
+            self.flush(feed).await;
+            feed.send(piece).await;
+            return;
+        }
+        self.gathered.extend_from_slice(&piece);
+        if self.gathered.len() >= GATHERED_BYTES {
+            self.flush(feed).await;
+        }
+    }
+
+    async fn flush(&mut self, feed: &mut Feed) {
+        feed.send(Bytes::from(std::mem::take(&mut self.gathered))).await;
+    }
+}
+
+type Messages = Option<Vec<BootstrapMessage>>;
+
+/// The next messages, read where blocking is allowed.
+async fn next_messages(mut bootstrap: Bootstrap) -> Result<(Bootstrap, Messages), ReadFault> {
+    on_blocking_thread(move || {
+        let read = bootstrap.next_messages().transpose()?;
+        Ok((bootstrap, read))
+    })
+    .await
+}

@@ -1,0 +1,158 @@
+//! Finding, reading and (not) deleting snapshots (extensions §2.3, §2.5, §2.6).
+
+use std::ops::Range;
+
+use alluvium_engine::{ReadError, Snapshot, SnapshotHead};
+use alluvium_http::{Request, Response};
+use alluvium_protocol::{Offset, StreamPath, etag};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::{
+    body::{Framing, part_body, read_body},
+    error::Failure,
+    headers::{
+        NO_CACHE, NO_STORE, STREAM_SNAPSHOT_OFFSET, ascii, respond, set_content_type, set_next_offset,
+        set_offset, set_up_to_date, snapshot_etag,
+    },
+};
+use crate::state::State;
+
+/// `GET …/snapshot`: where the latest one is.
+pub(super) fn latest(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
+    let snapshot = streams.engine.latest_snapshot(path)?.ok_or(Failure::SnapshotNotFound)?;
+    let place = format!("{}/snapshot/{}", path.url_path(), snapshot.offset);
+    // Relative to the server unless that is known under another URL.
+    let place = match &streams.options.public_url {
+        Some(public_url) => format!("{public_url}{place}"),
+        None => place,
+    };
+    let mut response = respond(StatusCode::TEMPORARY_REDIRECT);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, ascii(Bytes::from(place)));
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.offset);
+    Ok(response)
+}
+
+/// `GET …/snapshot/{offset}`: its bytes, or a range of them.
+pub(super) async fn read(
+    streams: &State,
+    path: &StreamPath,
+    offset: Offset,
+    request: &Request,
+) -> Result<Response, Failure> {
+    let snapshot = streams.engine.open_snapshot(path, offset)?;
+    let head = &snapshot.head;
+    let tag = snapshot_etag(head.tag);
+    let tag_text = tag.to_str().unwrap_or_default();
+    if matches_any(request.headers(), tag_text) {
+        let mut response = respond(StatusCode::NOT_MODIFIED);
+        describe(&snapshot, &tag, response.headers_mut());
+        return Ok(response);
+    }
+    let range = match wanted_range(request.headers(), tag_text, head.length) {
+        Wanted::Whole => None,
+        Wanted::Range(range) => Some(range),
+        Wanted::Nothing => return Err(Failure::RangeNotSatisfiable { length: head.length }),
+    };
+    let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut response = respond(status);
+    describe(&snapshot, &tag, response.headers_mut());
+    set_content_type(response.headers_mut(), &head.content_type);
+    if let Some(Range { start, end }) = &range {
+        let value = format!("bytes {start}-{}/{}", end - 1, head.length);
+        response.headers_mut().insert(header::CONTENT_RANGE, ascii(Bytes::from(value)));
+    }
+    let end = snapshot.body.end().map_err(ReadError::from)?;
+    let plan = snapshot.body.read_to(Offset::ZERO, end, u64::MAX)?;
+    *response.body_mut() = match range {
+        None => read_body(&streams.options.responses, plan, Framing::Plain).await?,
+        Some(range) => part_body(&streams.options.responses, plan, range).await?,
+    };
+    Ok(response)
+}
+
+/// `DELETE …/snapshot/{offset}`: never done. The latest has to stay, and others are gone for the one who asks.
+pub(super) fn delete(streams: &State, path: &StreamPath, offset: Offset) -> Result<Response, Failure> {
+    streams.engine.delete_snapshot(path, offset)?;
+    Ok(respond(StatusCode::NO_CONTENT))
+}
+
+/// A snapshot may be replaced at its offset, so that each use asks again; the tag makes that cheap.
+fn describe(snapshot: &Snapshot, tag: &HeaderValue, headers: &mut HeaderMap) {
+    let SnapshotHead { offset, .. } = snapshot.head;
+    set_offset(headers, &STREAM_SNAPSHOT_OFFSET, offset);
+    set_next_offset(headers, offset);
+    set_up_to_date(headers, offset == snapshot.end.tail);
+    headers.insert(header::ETAG, tag.clone());
+    headers.insert(header::CACHE_CONTROL, NO_CACHE);
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+}
+
+fn matches_any(headers: &HeaderMap, tag: &str) -> bool {
+    let mut known = headers.get_all(header::IF_NONE_MATCH).iter();
+    known.any(|line| line.to_str().is_ok_and(|known| etag::if_none_match(known, tag)))
+}
+
+/// What a request's `Range` comes to (RFC 9110 §14).
+#[derive(Debug, Eq, PartialEq)]
+enum Wanted {
+    /// No range, or one that may be passed over: of other units, of several parts, of another version.
+    Whole,
+    Range(Range<u64>),
+    /// A range past the end.
+    Nothing,
+}
+
+fn wanted_range(headers: &HeaderMap, tag: &str, length: u64) -> Wanted {
+    let is_current = headers.get(header::IF_RANGE).is_none_or(|known| known.as_bytes() == tag.as_bytes());
+    let mut values = headers.get_all(header::RANGE).iter();
+    match (values.next().and_then(|value| value.to_str().ok()), values.next()) {
+        (Some(text), None) if is_current => parse_range(text, length),
+        _ => Wanted::Whole,
+    }
+}
+
+fn parse_range(text: &str, length: u64) -> Wanted {
+    let number = |text: &str| {
+        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    let Some((first, last)) = text.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
+    else {
+        return Wanted::Whole;
+    };
+    let range = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(length),
+        (Some(first), None) if last.is_empty() => first..length,
+        (None, Some(count)) if first.is_empty() => length.saturating_sub(count)..length,
+        _ => return Wanted::Whole,
+    };
+    if range.is_empty() { Wanted::Nothing } else { Wanted::Range(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_range_of_bytes_is_understood() {
+        for (text, expected) in [
+            ("bytes=0-3", Wanted::Range(0..4)),
+            ("bytes=4-", Wanted::Range(4..10)),
+            ("bytes=-3", Wanted::Range(7..10)),
+            ("bytes=-30", Wanted::Range(0..10)),
+            ("bytes=8-99999999999999999999", Wanted::Range(8..10)),
+            ("bytes=10-", Wanted::Nothing),
+            ("bytes=-0", Wanted::Nothing),
+            ("bytes=3-2", Wanted::Whole),
+            ("bytes=1-2,4-5", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
+            ("lines=1-2", Wanted::Whole),
+        ] {
+            assert_eq!(parse_range(text, 10), expected, "{text}");
+        }
+        assert_eq!(parse_range("bytes=0-", 0), Wanted::Nothing);
+    }
+}
