@@ -8,6 +8,9 @@ use crate::cid::{Cid, Codec};
 
 /// A tree. Its operations take the blocks that it came from; nodes are read when they are needed, and then kept.
 ///
+/// Each node that is read is checked by itself and against its parent. That keys are in order across all layers is what
+/// [`super::walk`] checks, for whole trees.
+///
 /// An operation that fails leaves the tree without a part of its nodes: drop it.
 #[derive(Debug, Clone)]
 pub struct Tree {
