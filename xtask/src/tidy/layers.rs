@@ -42,6 +42,7 @@ const PURE: &[&str] = &[
     "memchr",
     "p256",
     "proptest",
+    "ruzstd",
     "serde",
     "serde_json",
     "sha2",

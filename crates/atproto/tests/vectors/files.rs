@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -36,6 +37,15 @@ impl Files {
             write!(sum, "{byte:02x}").expect("a string takes everything");
         }
         assert_eq!(self.sums.get(path), Some(&sum), "{path} is not the file that SHA256SUMS names");
+        bytes
+    }
+
+    /// A file without its zstd compression.
+    pub(crate) fn decompressed(&self, path: &str) -> Vec<u8> {
+        let compressed = self.bytes(path);
+        let mut bytes = Vec::new();
+        let mut frame = ruzstd::decoding::StreamingDecoder::new(compressed.as_slice()).expect("a zstd frame");
+        frame.read_to_end(&mut bytes).expect("a whole zstd frame");
         bytes
     }
 

@@ -6,6 +6,7 @@
 //! its results itself. Each file is checked against `SHA256SUMS` before it is used.
 #![expect(clippy::print_stdout, reason = "it is its own test harness")]
 
+mod corpus;
 mod crypto;
 mod data;
 mod files;
@@ -21,7 +22,7 @@ use files::Files;
 /// A test under its name.
 type Test = (&'static str, fn(&Files));
 
-const TESTS: [Test; 22] = [
+const TESTS: [Test; 23] = [
     ("syntax::dids", syntax::dids),
     ("syntax::handles", syntax::handles),
     ("syntax::at_identifiers", syntax::at_identifiers),
@@ -44,6 +45,7 @@ const TESTS: [Test; 22] = [
     ("tree::a_node_that_crashed_another_reader", tree::a_node_that_crashed_another_reader),
     ("repository::car_files", repository::car_files),
     ("repository::a_real_one", repository::a_real_one),
+    ("corpus::recorded_commits", corpus::recorded_commits),
 ];
 
 fn main() -> ExitCode {
