@@ -8,6 +8,7 @@ use crate::tree::root;
 /// The layer of every production crate. `docs/ARCHITECTURE.md` says what each layer may do.
 const LAYERS: &[(&str, u8)] = &[
     ("alluvium-protocol", 0),
+    ("alluvium-atproto", 0),
     ("alluvium-feed-protocol", 0),
     ("alluvium-env", 1),
     ("alluvium-tail", 1),
@@ -37,8 +38,11 @@ const PURE: &[&str] = &[
     "ciborium",
     "ed25519-dalek",
     "jiff",
+    "k256",
     "memchr",
+    "p256",
     "proptest",
+    "ruzstd",
     "serde",
     "serde_json",
     "sha2",
