@@ -80,6 +80,12 @@ pub(crate) fn run(connection: &ConnectionArgs, command: &SnapshotCommand) -> Res
 }
 
 fn put(connection: &ConnectionArgs, args: &PutArgs) -> Result<(), Failure> {
+    if let "-1" | "now" = args.offset.as_str() {
+        return Err(Failure::Usage(format!(
+            "`{}` is a place to read from; a snapshot stands at an offset that the server gave",
+            args.offset
+        )));
+    }
     let target = connection.target(&args.stream)?.resource(&format!("snapshot/{}", args.offset))?;
     let from_stdin = args.file == Path::new("-");
     let is_empty = if from_stdin { is_stdin_empty()? } else { is_file_empty(&args.file)? };

@@ -146,9 +146,11 @@ fn what_stands_for_no_snapshot_is_not_published() {
         says(&ended, "--allow-empty");
         ended.fails_with(1);
     }
-    let start = server.stream("snapshot put /ds/docs/a - --offset -1").run_with(b"x");
-    says(&start, "invalid_offset");
-    start.fails_with(1);
+    for place in ["-1", "now"] {
+        let refused = server.stream(&format!("snapshot put /ds/docs/a - --offset {place}")).run();
+        says(&refused, &format!("`{place}` is a place to read from"));
+        refused.fails_with(2);
+    }
     assert_eq!(server.stream("read /ds/docs/a").run().ok(), "one\ntwo\n");
     server.stream(&format!("snapshot put /ds/docs/a - --allow-empty --offset {offset}")).run().ok();
     assert_eq!(server.stream("snapshot get /ds/docs/a").run().ok(), "");
