@@ -24,8 +24,14 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium", 6),
 ];
 /// Crates of development: they may use everything, and nothing may use them.
-const DEVELOPMENT: &[&str] =
-    &["alluvium-feeds-sim", "alluvium-sim", "alluvium-bench", "alluvium-conformance", "alluvium-fuzz", "xtask"];
+const DEVELOPMENT: &[&str] = &[
+    "alluvium-feeds-sim",
+    "alluvium-sim",
+    "alluvium-bench",
+    "alluvium-conformance",
+    "alluvium-fuzz",
+    "xtask",
+];
 /// Edges that the numbers would allow and the purpose of a crate does not.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("alluvium-http", "alluvium-protocol", "the HTTP plumbing knows no protocol"),
