@@ -89,9 +89,9 @@ pub(super) fn run(suite: &mut Suite<'_>, binary: &Path) -> Result<()> {
     for (name, mut parser) in parsers::programs()? {
         suite.check("BS-1 BS-12", &format!("{name} finds the same parts in all of them"), || {
             let asked = cases.iter().flat_map(|(_, probes)| probes).zip(hot.iter().flatten());
-            let mut served =
+            let mut bootstraps =
                 asked.filter(|((_, target), answer)| target.ends_with("/bootstrap") && answer.status == 200);
-            served.try_for_each(|((_, target), _)| parsers::agree(&mut api, target, &mut parser))
+            bootstraps.try_for_each(|((_, target), _)| parsers::agree(&mut api, target, &mut parser))
         });
     }
     let launch = server.stop()?;
