@@ -4,6 +4,7 @@
 
 mod buckets;
 mod configuration;
+mod feeds;
 mod lifecycle;
 mod limits;
 mod live;
