@@ -3,7 +3,7 @@
 use alluvium_protocol::{Lifetime, Offset};
 
 use crate::states::cut;
-use crate::support::{Fixture, append_request, path, publish_request, read_body};
+use crate::support::{Fixture, append_request, path, publish_request, read_body, small_options};
 use crate::world::World;
 
 #[tokio::test]
@@ -36,7 +36,10 @@ async fn messages_of_all_sizes_come_back_one_by_one_in_every_state() {
 
 #[tokio::test]
 async fn units_larger_than_what_is_kept_come_back_whole_in_every_state() {
-    let mut fixture = Fixture::new();
+    let mut options = small_options();
+    options.segment_bytes = 8 * 1024 * 1024;
+    options.limits.append_bytes_max = 1024 * 1024;
+    let mut fixture = Fixture::with(options);
     fixture.create("s", "application/json").await;
     // Many messages in few bytes, one message of many bytes, and both in one append.
     let many = |count: usize| vec!["7".to_owned(); count];
