@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record};
 use alluvium_protocol::{
-    Admission, AppendIntent, AppendRejection, ContentType, InvalidJson, StreamPath, StreamView, admit::admit,
+    Admission, AppendIntent, AppendRejection, ContentType, InvalidJson, ProducerStamp, StreamPath,
+    StreamView, admit::admit,
 };
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -43,6 +44,7 @@ impl Engine {
             producer: request.producer,
             close: request.close,
             expected_tail: request.expected_tail,
+            in_batch: false,
         })
     }
 
@@ -168,8 +170,13 @@ fn decide(
     }
     let producer = item.producer.as_ref();
     let known = producer.and_then(|stamp| state.producers.get(&stamp.id).copied());
+    // The protocol lets a closed stream recognise the one append that closed it. Of a batch all frames are that append.
+    let stored = |stamp: &ProducerStamp| {
+        known.is_some_and(|known| known.epoch == stamp.epoch && stamp.seq <= known.seq)
+    };
+    let is_retried = item.in_batch && producer.is_some_and(stored);
     let view = StreamView {
-        closed: state.closed,
+        closed: state.closed && !is_retried,
         closed_by: state.closed_by.as_ref(),
         content_type: &stream.content_type,
         last_seq: state.last_seq.as_deref(),

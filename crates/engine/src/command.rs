@@ -90,6 +90,8 @@ pub(crate) struct AppendItem {
     pub(crate) producer: Option<ProducerStamp>,
     pub(crate) close: bool,
     pub(crate) expected_tail: Option<Offset>,
+    /// Whether it is a frame of a batch: what its producer has stored is then a duplicate even of a closed stream.
+    pub(crate) in_batch: bool,
 }
 
 #[derive(Debug)]
@@ -97,8 +99,6 @@ pub(crate) struct BatchCommand {
     pub(crate) stream: Arc<Stream>,
     /// Those that are refused already keep their place.
     pub(crate) items: Vec<Result<AppendItem, AppendError>>,
-    /// Where the stream must end for any of them to be taken.
-    pub(crate) expected_tail: Option<Offset>,
     pub(crate) reply: oneshot::Sender<Result<Vec<Result<Appended, AppendError>>, BatchError>>,
 }
 
