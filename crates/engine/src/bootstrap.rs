@@ -85,10 +85,15 @@ impl Engine {
     /// The cut ends at the tail, or at the first message boundary of the store at which there are at least `bytes_max`
     /// bytes of messages. Does not touch the disk.
     pub fn bootstrap(&self, path: &StreamPath, bytes_max: u64) -> Result<Bootstrap, ReadError> {
+        let cut = self.look_at_bootstrap(path, bytes_max)?;
+        self.inner.touch(&cut.messages.stream, self.inner.now_ms());
+        Ok(cut)
+    }
+
+    /// As [`bootstrap`](Self::bootstrap), without counting as a read.
+    pub fn look_at_bootstrap(&self, path: &StreamPath, bytes_max: u64) -> Result<Bootstrap, ReadError> {
         let inner = &self.inner;
-        let now_ms = inner.now_ms();
-        let stream = inner.find(inner.shard_of(path), path, now_ms)?;
-        inner.touch(&stream, now_ms);
+        let stream = inner.find(inner.shard_of(path), path, inner.now_ms())?;
         let mut shared = stream.shared.lock();
         if shared.deleted {
             return Err(LookupError::NotFound.into());

@@ -1,7 +1,8 @@
 //! Buckets: their life, what is listed in them, and what a deletion excludes.
 
 use alluvium_engine::{
-    BucketHead, CreateBucketError, CreateError, DeleteBucketError, LIST_PAGE_BYTES_MAX, ListRequest, LookupError,
+    BucketHead, CreateBucketError, CreateError, DeleteBucketError, LIST_PAGE_BYTES_MAX, ListRequest,
+    LookupError,
 };
 use alluvium_protocol::{Attributes, BucketId, Lifetime};
 

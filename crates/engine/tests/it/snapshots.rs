@@ -138,10 +138,8 @@ async fn a_snapshot_that_must_be_new_replaces_none_at_its_offset() {
     let fixture = Fixture::new();
     fixture.create("s", "text/plain").await;
     let tail = fixture.append("s", "text/plain", b"abc").await.tail;
-    let unless = |offset, matching| PublishRequest {
-        if_none_match: Some(matching),
-        ..publish_request(offset)
-    };
+    let unless =
+        |offset, matching| PublishRequest { if_none_match: Some(matching), ..publish_request(offset) };
     let new = |offset| unless(offset, SnapshotMatch::Any);
     let first = fixture.publish_body("s", new(Offset::ZERO), b"a").await.unwrap().snapshot.tag;
     let refused = Err(PublishError::PreconditionFailed { current: Some(first) });

@@ -39,7 +39,12 @@ pub(super) async fn handle(
     if let [Some(_)] = query::parameters(request.uri().query(), [QUERY_LIVE])? {
         return Err(Failure::LiveBootstrap);
     }
-    let bootstrap = streams.engine.bootstrap(path, streams.options.bootstrap_bytes_max)?;
+    let (bytes_max, is_head) = (streams.options.bootstrap_bytes_max, *request.method() == Method::HEAD);
+    let bootstrap = if is_head {
+        streams.engine.look_at_bootstrap(path, bytes_max)?
+    } else {
+        streams.engine.bootstrap(path, bytes_max)?
+    };
     let multipart = Multipart::new(streams.random_u128());
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
@@ -54,7 +59,7 @@ pub(super) async fn handle(
     if bootstrap.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
-    *response.body_mut() = if *request.method() == Method::HEAD {
+    *response.body_mut() = if is_head {
         // The length of a bootstrap is not known before it is sent.
         Body::live(async |_| Ok(()))
     } else {

@@ -43,7 +43,11 @@ struct Item<'a> {
 }
 
 /// Answers with one page. A page of long attributes takes a while to write, so no reactor does it.
-pub(super) async fn handle(streams: &State, id: BucketId, query: Option<String>) -> Result<Response, Failure> {
+pub(super) async fn handle(
+    streams: &State,
+    id: BucketId,
+    query: Option<String>,
+) -> Result<Response, Failure> {
     let engine = streams.engine.clone();
     on_blocking_thread(move || page(&engine, &id, query.as_deref())).await
 }

@@ -392,9 +392,10 @@ fn lifetime(api: &mut Api, path: &str) -> Result<()> {
     let (publishing, reading, booting) = (make(api, "p")?, make(api, "r")?, make(api, "b")?);
     let stream = |snapshot: &str| snapshot.rsplit_once("/snapshot/").map(|(stream, _)| stream.to_owned());
     let bootstrap = stream(&booting).context("a path")? + "/bootstrap";
-    let headed = [stream(&make(api, "h")?).context("a path")?, make(api, "hs")?];
+    let cut = stream(&make(api, "hb")?).context("a path")? + "/bootstrap";
+    let headed = [stream(&make(api, "h")?).context("a path")?, make(api, "hs")?, cut];
     let began = Instant::now();
-    let mut gone = [false; 2];
+    let mut gone = [false; 3];
     while began.elapsed() < window * 3 {
         api.put(&publishing, &[("content-type", BYTES)], b"s")?.expect(&[204], "publish again")?;
         api.get(&reading)?.expect(&[200], "read the snapshot")?;
@@ -403,7 +404,7 @@ fn lifetime(api: &mut Api, path: &str) -> Result<()> {
             *gone = api.head(place)?.status == 404;
         }
     }
-    ensure!(gone == [true; 2], "HEAD has kept a stream alive");
+    ensure!(gone == [true; 3], "HEAD has kept a stream alive");
     Ok(())
 }
 
