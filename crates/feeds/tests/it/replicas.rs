@@ -105,7 +105,12 @@ async fn what_is_written_offline_is_there_at_once_and_comes_to_others_in_one_ord
         peer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
         peer.until(&authority, |peer| peer.is_settled() && !peer.read("f").is_empty()).await;
     }
-    one.until(&authority, |one| one.read("f").len() == 3 && one.read("f")[2].0.is_some()).await;
+    // What was pushed has its positions once they were pulled, which a peer does by and by.
+    for peer in [&one, &two] {
+        let is_there =
+            |peer: &Peer| peer.read("f").len() == 3 && peer.read("f").iter().all(|block| block.0.is_some());
+        peer.until(&authority, is_there).await;
+    }
     let order = one.read("f");
     assert_eq!(order, two.read("f"));
     assert_eq!(order.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
