@@ -131,7 +131,7 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), 
         notes.note(writer.covered());
     }
     match writer.place() {
-        Some(place) => notes.place(&place, &outcome),
+        Some(place) => notes.place(&place, &outcome, Work::Appending),
         None if outcome.is_ok() => notes.note("standard input is empty: nothing appended"),
         None => {}
     }

@@ -95,7 +95,7 @@ impl Follower {
     pub(crate) fn note_place(&mut self, outcome: &Result<(), Failure>) {
         self.progress.finish();
         if self.printer.as_ref().is_some_and(|printer| !printer.is_inside_page()) {
-            self.notes.place(&notes::place(&self.offset, self.closed), outcome);
+            self.notes.place(&notes::place(&self.offset, self.closed), outcome, Work::Printing);
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use super::failure::Failure;
+use super::interrupt::Work;
 
 /// Writes to standard error; notes (not errors) are left out under `--quiet`.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +26,13 @@ impl Notes {
     }
 
     /// Where to go on, at the end of a command. Before the message of a failure it says that it is only how far the
-    /// command came.
-    pub(crate) fn place<T>(self, place: &str, outcome: &Result<T, Failure>) {
+    /// command came, and what else is uncertain.
+    pub(crate) fn place<T>(self, place: &str, outcome: &Result<T, Failure>, work: Work) {
         let only = match outcome {
             Ok(_) | Err(Failure::ReaderGone) => "",
+            Err(Failure::Unavailable(_)) if work == Work::Appending => {
+                " (reached before the error below; one more append may be in the stream)"
+            }
             Err(_) => " (reached before the error below)",
         };
         self.note(format_args!("{place}{only}"));

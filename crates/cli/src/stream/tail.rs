@@ -15,8 +15,8 @@ Prints what is appended from now on, or with --offset what is there from an offs
 a JSON stream are printed one a line, other content as it is. A connection that breaks, or a server that \
 restarts, is waited for; following continues from the last offset, and nothing is printed twice.
 
-Server-sent events carry text line by line, so that a carriage return comes out as a line feed; --long-poll \
-delivers every byte as it was appended.";
+Server-sent events carry text: what is not UTF-8 comes out as replacement characters, a carriage return as a \
+line feed. --long-poll delivers every byte as it was appended.";
 
 /// Arguments of `alluvium stream tail`.
 #[derive(Debug, Args)]

@@ -106,6 +106,15 @@ fn without_a_producer_an_append_is_not_repeated_blindly() {
 }
 
 #[test]
+fn an_append_that_is_given_up_says_that_it_may_be_in_the_stream() {
+    let arguments = "append a --content-type text/plain --give-up-after 1 -m x -m y";
+    let (ended, _) = run(&[APPENDED, NO_ANSWER], arguments);
+    let shown = ended.fails_with(7);
+    assert!(shown.contains("appended: 1 message of the input\nnext offset: 0_3 (reached before"), "{shown}");
+    assert!(shown.contains("one more append may be in the stream"), "{shown}");
+}
+
+#[test]
 fn each_refusal_has_its_exit_code() {
     let append = "append a --content-type text/plain";
     for (status, headers, code) in [

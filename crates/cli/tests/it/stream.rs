@@ -310,7 +310,7 @@ fn the_help_of_a_command_says_how_it_cuts_prints_and_follows() {
         ("append", "a JSON stream, --lines"),
         ("append", "already appended: nothing written"),
         ("read", "The next offset is printed on standard error"),
-        ("tail", "--long-poll delivers every byte as it was appended"),
+        ("tail", "--long-poll delivers every byte as it was appended."),
     ] {
         let help = Cli::new(&format!("stream {command} --help")).run().ok();
         let words: Vec<&str> = help.split_whitespace().collect();
