@@ -1,6 +1,7 @@
 //! Many appends to one stream in one commit.
 
 use alluvium_protocol::{AppendRejection, Offset, StreamPath};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::command::{AppendItem, BatchCommand, Command, SEGMENT_BYTES_RESERVED};
@@ -38,9 +39,15 @@ impl Engine {
         }
         let items: Vec<Result<AppendItem, AppendError>> =
             frames.into_iter().map(|frame| self.item(&stream, frame)).collect();
+        // What a repetition is compared with.
+        let bodies: Vec<Bytes> = items
+            .iter()
+            .map(|item| item.as_ref().map_or_else(|_| Bytes::new(), |item| item.payload.data.clone()))
+            .collect();
         let received = items.iter().flatten().map(|item| item.payload.data.len() as u64).sum();
         let (reply, answer) = oneshot::channel();
-        let command = Command::Batch(Box::new(BatchCommand { stream, items, expected_tail, reply }));
+        let command = BatchCommand { stream: stream.clone(), items, expected_tail, reply };
+        let command = Command::Batch(Box::new(command));
         let max = u64::from(self.inner.options.limits.append_bytes_max);
         let segment_bytes = u64::from(self.inner.shards[shard].segments.segment_bytes());
         let room = segment_bytes - segment_bytes / KEPT_FOR_DELETIONS - SEGMENT_BYTES_RESERVED;
@@ -48,7 +55,9 @@ impl Engine {
             return Err(BatchError::TooLarge { max, received });
         }
         self.inner.submit(shard, command)?;
-        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+        let answers = answer.await.unwrap_or(Err(StorageError::Stopped.into()))?;
+        let compared = answers.into_iter().zip(&bodies);
+        Ok(compared.map(|(answer, body)| self.inner.compared(&stream, answer?, body)).collect())
     }
 }
 
@@ -71,12 +80,12 @@ impl Committer {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
             answers.push(item.and_then(|item| {
-                let (appended, effect, renews) = self.admit_item(inner, &stream, item, now_ms)?;
+                let (answered, effect, renews) = self.admit_item(inner, &stream, item, now_ms)?;
                 renewal |= renews;
                 if !matches!(effect, Effect::None) {
                     self.conclude(effect, Reply::None);
                 }
-                Ok(appended)
+                Ok(answered)
             }));
         }
         if renewal {

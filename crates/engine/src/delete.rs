@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium_journal::{Mutation, Record};
-use alluvium_protocol::{Retention, StreamPath};
+use alluvium_protocol::{Incarnation, Retention, StreamPath};
 use tokio::sync::oneshot;
 
 use crate::command::{Command, DeleteCommand};
@@ -18,8 +18,20 @@ use crate::stream::Stream;
 impl Engine {
     /// Deletes a stream (`PROTOCOL §5.4`). One with forks stays, unreachable, until the last of them is gone.
     pub async fn delete(&self, path: &StreamPath) -> Result<(), DeleteError> {
+        self.delete_expected(path, None).await
+    }
+
+    /// As [`delete`](Self::delete), but only the stream with this identity.
+    pub async fn delete_expected(
+        &self,
+        path: &StreamPath,
+        expected_incarnation: Option<Incarnation>,
+    ) -> Result<(), DeleteError> {
         let shard = self.inner.shard_of(path);
         let stream = self.inner.find(shard, path, self.inner.now_ms())?;
+        if expected_incarnation.is_some_and(|expected| expected != stream.incarnation) {
+            return Err(DeleteError::Incarnation);
+        }
         let (reply, answer) = oneshot::channel();
         self.inner.submit(shard, Command::Delete(DeleteCommand { stream, reply }))?;
         answer.await.unwrap_or(Err(StorageError::Stopped.into()))
@@ -88,8 +100,9 @@ impl Inner {
         // Forks hold for themselves what they have inherited. The floor still says what of the bytes is not needed.
         let floor = visible.floor();
         let retention = visible.retention.replace(Box::new(Retention { floor, ..Retention::default() }));
+        let checkpoint = visible.checkpoint.take();
         drop(visible);
-        drop(retention);
+        drop((retention, checkpoint));
         if let Some(bucket) = self.buckets.of(stream) {
             bucket.remove(stream);
         }

@@ -27,8 +27,8 @@ const LOCATE_ATTEMPTS_MAX: usize = 8;
 /// same path is another one.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    inner: Arc<Inner>,
-    stream: Arc<Stream>,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) stream: Arc<Stream>,
     /// Of the body of a snapshot: keeps it.
     _hold: Option<BodyHold>,
 }
