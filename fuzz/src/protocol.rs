@@ -3,10 +3,12 @@
 //! Each takes any bytes. Where a rule reads several headers, the input holds one per line, and a missing line is a
 //! missing header. A body fails by panicking: in the code under test, or on a property that must always hold.
 
-use alluvium_protocol::limits::{INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX};
+use std::collections::HashMap;
+
+use alluvium_protocol::limits::{BUCKETED_PATH_BYTES_MAX, INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX};
 use alluvium_protocol::sse::DataEvent;
 use alluvium_protocol::{
-    ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, ProducerVerdict, SseEncoding,
+    Attributes, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, ProducerVerdict, SseEncoding,
     StreamPath, cursor, etag, json, producer,
 };
 use serde_json::value::RawValue;
@@ -43,9 +45,17 @@ pub fn offset(input: &[u8]) {
     }
 }
 
-/// An accepted path has no dangerous segment, and its URL form leads back to it.
+/// An accepted path has no dangerous segment, and its URL form leads back to it, in either namespace.
 pub fn path(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
+    let (bucket, stream_id) = text.split_once('/').unwrap_or(("abcd", text));
+    if let Some(path) = StreamPath::parse_url_path(&format!("/ds/{bucket}/{stream_id}")) {
+        let (bucket, stream_id) = path.bucket().zip(path.stream_id()).expect("a path in a bucket");
+        assert!((4..=64).contains(&bucket.len()) && bucket.len() + 1 + stream_id.len() <= BUCKETED_PATH_BYTES_MAX);
+        assert!(!stream_id.contains(['/', '\0']) && !stream_id.contains("..") && stream_id != "streams");
+        assert_eq!(StreamPath::parse_url_path(&path.url_path()), Some(path.clone()));
+        assert_eq!(StreamPath::from_key(path.as_str()), Some(path));
+    }
     let Ok(path) = StreamPath::parse_encoded(text) else { return };
     assert!(path.len() <= PATH_BYTES_MAX && !path.contains(char::is_control));
     assert!(path.split('/').all(|segment| !matches!(segment, "" | "." | "..")));
@@ -64,8 +74,13 @@ pub fn content_type(input: &[u8]) {
     assert_eq!(shouted.sse_encoding(), content_type.sse_encoding());
 }
 
-/// Accepted messages are valid JSON, and a read of them flattens to themselves.
+/// Accepted messages are valid JSON, and a read of them flattens to themselves. Accepted attributes are an object.
 pub fn json_messages(input: &[u8]) {
+    if let Ok(attributes) = Attributes::parse(input) {
+        let text = attributes.as_json();
+        assert!(serde_json::from_str::<HashMap<String, &RawValue>>(text).is_ok_and(|object| object.is_empty() == attributes.is_empty()));
+        assert_eq!(Attributes::parse(text.as_bytes()), Ok(attributes));
+    }
     let valid = serde_json::from_slice::<&RawValue>(input).is_ok();
     let Ok(messages) = json::flatten(input) else { return };
     assert!(valid);

@@ -228,7 +228,7 @@ impl Committer {
     }
 
     /// Makes the batch durable, shows it and answers.
-    fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
+    pub(crate) fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
             let written = self.writer.write(batch)?;

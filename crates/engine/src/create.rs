@@ -175,7 +175,8 @@ impl Committer {
             }
         }
         let id = self.next_id(shard);
-        let stream = Arc::new(Stream::new(Birth { id, ..draft.birth }));
+        // Created when its record says, so that a restart does not tell another time.
+        let stream = Arc::new(Stream::new(Birth { id, created_ms: now_ms, ..draft.birth }));
         let mut state = stream.state.lock();
         let body = (closed || !payload.is_empty()).then(|| journal::Append {
             start: pair_of(state.tail),

@@ -98,11 +98,13 @@ impl Inner {
         let mut visible = stream.shared.lock();
         visible.deleted = true;
         // Forks hold for themselves what they have inherited. The floor still says what of the bytes is not needed.
-        let floor = visible.floor();
-        let retention = visible.retention.replace(Box::new(Retention { floor, ..Retention::default() }));
+        let given_up = visible.retention.as_deref_mut().map(|retention| {
+            let kept = Retention { floor: retention.floor, ..Retention::default() };
+            std::mem::replace(retention, kept)
+        });
         let checkpoint = visible.checkpoint.take();
         drop(visible);
-        drop((retention, checkpoint));
+        drop((given_up, checkpoint));
         if let Some(bucket) = self.buckets.of(stream) {
             bucket.remove(stream);
         }

@@ -1,12 +1,14 @@
 //! Where the bugs of [`alluvium_journal::planted`] are in the engine. Only compiled under the feature
 //! `planted-bugs`.
 
-use alluvium_journal::{Producer, RecordPlace};
+use alluvium_journal::{Producer, Record, RecordPlace};
 
 pub use alluvium_journal::planted::{Bug, is_planted, plant};
 
-use crate::committer::Outcome;
+use crate::committer::{Committer, Outcome};
+use crate::engine::Inner;
 use crate::reply::Reply;
+use crate::shard::Shard;
 
 /// Sends the answers that should have waited for the sync.
 pub(crate) fn answer_early(outcomes: &mut [Outcome]) {
@@ -38,4 +40,20 @@ pub(crate) fn lose_boundary(lengths: &[u32], append_ends: &[bool]) -> (Vec<u32>,
         append_ends.remove(0);
     }
     (lengths, append_ends)
+}
+
+/// Makes the record that publishes a snapshot durable by itself, before the rest of the body comes.
+pub(crate) fn record_early(
+    committer: &mut Committer,
+    inner: &Inner,
+    shard: &Shard,
+    record: Record,
+) -> Option<Record> {
+    if !is_planted(Bug::FloorBeforeSnapshot) {
+        return Some(record);
+    }
+    committer.record(&record);
+    // A failure is found by the next flush, which the writer refuses.
+    let _flushed = committer.flush(inner, shard);
+    None
 }

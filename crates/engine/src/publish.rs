@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alluvium_journal::{self as journal, Mutation, Record};
+use alluvium_journal::{self as journal, Mutation, Record, StreamId};
 use alluvium_protocol::{
     Attributes, ContentType, Incarnation, Lifetime, Offset, PublishRejection, Retention, Snapshot, StreamPath,
 };
@@ -254,15 +254,26 @@ impl Committer {
             drop(state);
             return self.answer(Reply::Publish(reply, Err(error)));
         }
-        let (hold, grown) = self.grow_body(shard, body, request.content_type, rest, now_ms);
+        let number = body.as_ref().map_or(StreamId::new(self.next_stream, shard.index), |hold| hold.id);
         let renewed = stream.renew(now_ms).then(|| stream.deadline_to_record()).flatten();
         let publish = journal::Publish {
-            snapshot: journal::Snapshot { offset: pair_of(request.offset), body: hold.id, length },
+            snapshot: journal::Snapshot { offset: pair_of(request.offset), body: number, length },
             retain_all: request.retain_all,
             superseded_until_ms: now_ms.saturating_add(inner.options.snapshot_grace_ms),
             renew_deadline_ms: renewed,
         };
         state.publish(&publish);
+        let until_ms = publish.superseded_until_ms;
+        let record = Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Publish(publish) };
+        #[cfg(feature = "planted-bugs")]
+        let record = crate::planted::record_early(self, inner, shard, record);
+        #[cfg(not(feature = "planted-bugs"))]
+        let record = Some(record);
+        let (hold, grown) = self.grow_body(shard, body, request.content_type, rest, now_ms);
+        debug_assert_eq!(hold.id, number);
+        if let Some(record) = &record {
+            self.record(record);
+        }
         let floor = state.retention.as_ref().map_or(Offset::ZERO, |retention| retention.floor);
         let published = Published {
             snapshot: SnapshotHead::new(&stream, request.offset, hold.stream(), length),
@@ -270,9 +281,6 @@ impl Committer {
             tail: state.tail,
         };
         drop(state);
-        let until_ms = publish.superseded_until_ms;
-        let record = Record { stream: stream.id, time_ms: now_ms, mutation: Mutation::Publish(publish) };
-        self.record(&record);
         if let Some(deadline_ms) = renewed {
             stream.recorded_deadline(deadline_ms);
         }
@@ -361,7 +369,7 @@ fn decide(
 }
 
 /// A body without bytes.
-pub(crate) fn body_birth(id: journal::StreamId, content_type: ContentType, now_ms: u64) -> Birth {
+pub(crate) fn body_birth(id: StreamId, content_type: ContentType, now_ms: u64) -> Birth {
     Birth {
         id,
         path: None,

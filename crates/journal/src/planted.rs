@@ -18,16 +18,25 @@ pub enum Bug {
     ForgottenProducer,
     /// A rewrite makes one message of two.
     LostBoundary,
+    /// A floor moves before the snapshot that stands for what is below it is durable.
+    FloorBeforeSnapshot,
+    /// A fold drops bytes below a floor that a fork reads.
+    ForkForgotten,
+    /// A fold drops bytes below a floor that a cut reads.
+    CutForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::SkippedSync,
         Self::AnsweredBeforeSync,
         Self::SegmentNotReplayed,
         Self::ForgottenProducer,
         Self::LostBoundary,
+        Self::FloorBeforeSnapshot,
+        Self::ForkForgotten,
+        Self::CutForgotten,
     ];
 }
 

@@ -6,6 +6,7 @@ mod api;
 mod beyond;
 mod bootstrap;
 mod cover;
+mod crashes;
 mod events;
 mod forks;
 mod lifecycle;
@@ -64,6 +65,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     server.stop()?;
     resources::run(&mut suite, binary)?;
     stages::run(&mut suite, binary)?;
+    crashes::run(&mut suite, binary)?;
     model::run(&mut suite, binary);
     suite.finish();
     let mut script = Command::new("node");

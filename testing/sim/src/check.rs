@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use alluvium_engine::{Engine, LookupError, ReadError, StreamReader};
+use alluvium_engine::{Engine, ListRequest, LookupError, ReadError, StreamReader};
 use alluvium_env::sim::Rng;
 use alluvium_protocol::{Offset, OffsetQuery};
 
-use crate::client::{content_type, lookup_refusal, stream_path};
-use crate::draw::PATHS;
+use crate::client::{bucket_id, content_type, lookup_refusal, stream_path};
+use crate::draw::{BUCKETS, PATHS};
 use crate::model::{Answer, Message, Model, Refusal, Stream};
 use crate::operation::{AppendAsk, Body, Kind, Stamp};
 use crate::report::Violation;
@@ -54,11 +54,19 @@ impl World {
         let from = stream.boundaries().nth(nth).unwrap_or(Offset::ZERO);
         let reads_failed = self.disk.counts().reads_failed;
         self.counts.reads += 1;
+        if from.position < stream.retained.floor().position {
+            self.counts.retained += 1;
+            let found = (reader.resolve(OffsetQuery::At(from)), reader.read(from, bytes_max));
+            return match found {
+                (Err(ReadError::Retained { .. }), Err(ReadError::Retained { .. })) => Ok(()),
+                found => Err(Violation::new(format!("`{path}` at {from}, below its floor: {found:?}"))),
+            };
+        }
         self.judge(reads_failed, read_through(&reader, &stream, from, bytes_max))
     }
 
     /// A read may only fail when the disk has failed it.
-    fn judge(&self, reads_failed: u64, checked: Result<(), Trouble>) -> Result<(), Violation> {
+    pub(crate) fn judge(&self, reads_failed: u64, checked: Result<(), Trouble>) -> Result<(), Violation> {
         match checked {
             Ok(()) => Ok(()),
             Err(Trouble::Fault(_)) if self.disk.counts().reads_failed > reads_failed => Ok(()),
@@ -70,10 +78,14 @@ impl World {
     pub(crate) fn check_unaligned(&mut self, path: &str, offset: Offset) -> Result<(), Violation> {
         let Some((reader, stream)) = self.open(path)? else { return Ok(()) };
         let known = stream.boundaries().any(|boundary| boundary == offset);
+        let tail = stream.tail();
+        let retained =
+            offset.position < stream.retained.floor().position && offset.append_index <= tail.append_index;
         let reads_failed = self.disk.counts().reads_failed;
         match reader.resolve(OffsetQuery::At(offset)) {
-            Ok(found) if known && found == offset => Ok(()),
-            Err(ReadError::Beyond { .. } | ReadError::Unaligned) if !known => Ok(()),
+            Err(ReadError::Retained { .. }) if retained => Ok(()),
+            Ok(found) if known && found == offset && !retained => Ok(()),
+            Err(ReadError::Beyond { .. } | ReadError::Unaligned) if !known && !retained => Ok(()),
             Err(ReadError::Fault(_)) if self.disk.counts().reads_failed > reads_failed => Ok(()),
             other => Err(Violation::new(format!("`{path}`: offset {offset} resolves to {other:?}"))),
         }
@@ -118,6 +130,9 @@ impl World {
             let expected = candidate.find(path, now_ms);
             compare_head(&engine, path, expected)?;
         }
+        for name in BUCKETS {
+            compare_bucket(&engine, name, candidate, now_ms)?;
+        }
         for path in PATHS {
             let incarnation = engine.head(&stream_path(path)).ok().map(|head| head.incarnation);
             if let Some(stream) = candidate.find_mut(path)
@@ -138,8 +153,11 @@ impl World {
             let reads_failed = self.disk.counts().reads_failed;
             let checked = check_whole(&reader, &stream, &mut self.rng);
             self.judge(reads_failed, checked)?;
+            self.check_snapshots(&stream)?;
         }
-        Ok(())
+        let (engine, now_ms) = (self.engine()?, self.now_ms());
+        let compared = BUCKETS.iter().try_for_each(|name| compare_bucket(&engine, name, &self.model, now_ms));
+        compared.map_err(Violation::new)
     }
 
     /// Reads every stream whole and collects what the engine says it can't read. Wrong bytes are a violation.
@@ -189,6 +207,9 @@ fn refused(expected: &Refusal, actual: &Refusal) -> bool {
 /// end of an expired one is on record, so that what it held can be forgotten.
 fn settle(model: &mut Model, engine: &Engine, now_ms: u64) {
     for path in PATHS {
+        if model.is_left_over(path) {
+            continue;
+        }
         let Some(stream) = model.find_mut(path) else { continue };
         let head = engine.head(&stream_path(path));
         if !stream.deleted && stream.deadline.uncertain(now_ms) {
@@ -206,6 +227,23 @@ fn settle(model: &mut Model, engine: &Engine, now_ms: u64) {
     }
 }
 
+/// Whether a bucket is there, and what is listed in it.
+fn compare_bucket(engine: &Engine, name: &str, model: &Model, now_ms: u64) -> Result<(), String> {
+    let request = ListRequest { limit: 10, ..ListRequest::default() };
+    let listed = engine.list_streams(&bucket_id(name), request).ok().map(|page| {
+        let ids = page.items.into_iter().map(|item| item.stream_id);
+        ids.collect::<Vec<String>>()
+    });
+    let expected = model.has_bucket(name).then(|| model.listed(name, now_ms));
+    let count = engine.bucket(&bucket_id(name)).ok().map(|bucket| bucket.streams);
+    let same_count = count == expected.as_ref().map(|expected| expected.len() as u64);
+    if listed == expected && same_count {
+        Ok(())
+    } else {
+        Err(format!("bucket `{name}`: expected {expected:?}, found {listed:?} and a count of {count:?}"))
+    }
+}
+
 fn compare_head(engine: &Engine, path: &str, expected: Result<&Stream, Refusal>) -> Result<(), String> {
     match (engine.head(&stream_path(path)), expected) {
         (Ok(head), Ok(stream)) => {
@@ -213,6 +251,14 @@ fn compare_head(engine: &Engine, path: &str, expected: Result<&Stream, Refusal>)
                 && head.closed == stream.closed
                 && head.content_type == content_type(stream.kind)
                 && stream.incarnation.is_none_or(|incarnation| incarnation == head.incarnation);
+            let found = head.snapshot.as_ref().map(|snapshot| (snapshot.offset, snapshot.length));
+            let latest = stream.retained.latest.as_ref();
+            let expected = latest.map(|latest| (latest.offset, latest.body.len() as u64));
+            let floor = stream.retained.floor();
+            if !stream.retained.holds(head.tail) || head.floor != floor || found != expected {
+                let what = format!("expected floor {floor} and snapshot {expected:?}, found {head:?}");
+                return Err(format!("`{path}`: {what}"));
+            }
             if same {
                 Ok(())
             } else {
@@ -232,7 +278,9 @@ fn compare_head(engine: &Engine, path: &str, expected: Result<&Stream, Refusal>)
 /// Every boundary resolves, nothing beside them does, and every byte is read in several ways.
 fn check_whole(reader: &StreamReader, stream: &Stream, rng: &mut Rng) -> Result<(), Trouble> {
     let path = &stream.path;
-    let boundaries: BTreeSet<Offset> = stream.boundaries().collect();
+    let floor = stream.retained.floor();
+    let boundaries: BTreeSet<Offset> =
+        stream.boundaries().filter(|boundary| boundary.position >= floor.position).collect();
     for &boundary in &boundaries {
         if reader.resolve(OffsetQuery::At(boundary))? != boundary {
             return Err(Trouble::Wrong(format!("`{path}`: boundary {boundary} resolves to another offset")));
@@ -247,10 +295,10 @@ fn check_whole(reader: &StreamReader, stream: &Stream, rng: &mut Rng) -> Result<
         }
     }
     for bytes_max in READ_SIZES {
-        read_through(reader, stream, Offset::ZERO, bytes_max)?;
+        read_through(reader, stream, floor, bytes_max)?;
     }
-    let nth = rng.index(stream.messages.len() + 1);
-    let from = stream.boundaries().nth(nth).unwrap_or(Offset::ZERO);
+    let nth = rng.index(boundaries.len());
+    let from = boundaries.into_iter().nth(nth).unwrap_or(floor);
     read_through(reader, stream, from, *rng.pick(&READ_SIZES))
 }
 
@@ -291,7 +339,7 @@ fn read_through(reader: &StreamReader, stream: &Stream, from: Offset, bytes_max:
 }
 
 /// The messages between two boundaries.
-fn between(stream: &Stream, start: Offset, end: Offset) -> Option<&[Message]> {
+pub(crate) fn between(stream: &Stream, start: Offset, end: Offset) -> Option<&[Message]> {
     let (from_start, from_end) = (stream.from(start)?, stream.from(end)?);
     from_start.get(..from_start.len().checked_sub(from_end.len())?)
 }

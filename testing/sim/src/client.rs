@@ -5,15 +5,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use alluvium_engine::{
-    AppendError, AppendRequest, CreateError, CreateRequest, DeleteError, Engine, LookupError, StorageError,
+    AppendError, AppendRequest, CreateBucketError, CreateError, CreateRequest, DeleteBucketError,
+    DeleteError, Engine, LookupError, PublishError, PublishRequest, StorageError,
 };
 use alluvium_protocol::{
-    AppendRejection, ContentType, ForkOrigin, Lifetime, ProducerId, ProducerRejection, ProducerStamp,
-    StreamPath,
+    AppendRejection, BucketId, ContentType, ForkOrigin, Lifetime, ProducerId, ProducerRejection,
+    ProducerStamp, PublishRejection, StreamPath,
 };
+use bytes::Bytes;
 
 use crate::model::{Answer, Refusal};
-use crate::operation::{AppendAsk, CreateAsk, Kind, Life, Stamp};
+use crate::operation::{AppendAsk, CreateAsk, Kind, Life, PublishAsk, Stamp};
 
 /// An answer on its way.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -28,8 +30,12 @@ pub(crate) fn poll(answering: &mut Answering) -> Option<Answer> {
 
 /// A path as the engine wants it; those of the simulation are all valid.
 pub(crate) fn stream_path(path: &str) -> StreamPath {
+    let parsed = match path.strip_prefix('/') {
+        Some(_) => StreamPath::parse_url_path(path),
+        None => StreamPath::parse_decoded(path).ok(),
+    };
     #[expect(clippy::expect_used, reason = "the simulation draws paths from a fixed list")]
-    StreamPath::parse_decoded(path).expect("paths of the simulation are valid")
+    parsed.expect("paths of the simulation are valid")
 }
 
 /// Asks the engine for a stream.
@@ -98,6 +104,76 @@ pub(crate) fn delete(engine: &Engine, path: &str) -> Answering {
     })
 }
 
+/// Asks the engine to publish a snapshot.
+pub(crate) fn publish(engine: &Engine, ask: &PublishAsk) -> Answering {
+    let (engine, path) = (engine.clone(), stream_path(&ask.path));
+    let (body, retain_all) = (Bytes::from(ask.body.clone()), ask.retain_all);
+    let request = PublishRequest {
+        offset: ask.offset,
+        content_type: ContentType::DEFAULT,
+        retain_all,
+        if_match: None,
+        length: None,
+    };
+    Box::pin(async move {
+        let published = async {
+            let mut upload = engine.begin_publish(&path, request).await?;
+            upload.write(body).await?;
+            upload.publish().await
+        };
+        match published.await {
+            Ok(published) => Answer::Published { floor: published.floor, tail: published.tail },
+            Err(error) => Answer::Refused(publish_refusal(error)),
+        }
+    })
+}
+
+/// Asks the engine for a bucket.
+pub(crate) fn create_bucket(engine: &Engine, name: &str) -> Answering {
+    let (engine, id) = (engine.clone(), bucket_id(name));
+    Box::pin(async move {
+        match engine.create_bucket(&id).await {
+            Ok(_) => Answer::Done,
+            Err(CreateBucketError::Storage(error)) => Answer::Refused(storage_refusal(error)),
+            Err(CreateBucketError::Exists) => Answer::Refused(Refusal::Conflict),
+            Err(other) => Answer::Refused(Refusal::Unexpected(other.to_string())),
+        }
+    })
+}
+
+/// Asks the engine for the deletion of a bucket.
+pub(crate) fn delete_bucket(engine: &Engine, name: &str) -> Answering {
+    let (engine, id) = (engine.clone(), bucket_id(name));
+    Box::pin(async move {
+        match engine.delete_bucket(&id).await {
+            Ok(()) => Answer::Done,
+            Err(DeleteBucketError::Storage(error)) => Answer::Refused(storage_refusal(error)),
+            Err(DeleteBucketError::NotEmpty) => Answer::Refused(Refusal::Conflict),
+            Err(DeleteBucketError::NotFound) => Answer::Refused(Refusal::NotFound),
+        }
+    })
+}
+
+/// The name of a bucket as the engine wants it.
+pub(crate) fn bucket_id(name: &str) -> BucketId {
+    #[expect(clippy::expect_used, reason = "the simulation draws names from a fixed list")]
+    BucketId::parse(name).expect("buckets of the simulation have valid names")
+}
+
+fn publish_refusal(error: PublishError) -> Refusal {
+    match error {
+        PublishError::Lookup(error) => lookup_refusal(error),
+        PublishError::Rejected(PublishRejection::Retained { .. }) => Refusal::Retained,
+        PublishError::Rejected(PublishRejection::BeyondTail { .. }) => Refusal::Beyond,
+        PublishError::Rejected(PublishRejection::Older { .. }) => Refusal::Older,
+        PublishError::Unaligned => Refusal::Unaligned,
+        PublishError::Replaced => Refusal::Replaced,
+        PublishError::Fault(_) => Refusal::Unreadable,
+        PublishError::Storage(error) => storage_refusal(error),
+        other => Refusal::Unexpected(other.to_string()),
+    }
+}
+
 /// The content type of a kind.
 pub(crate) fn content_type(kind: Kind) -> ContentType {
     #[expect(clippy::expect_used, reason = "the simulation knows three content types")]
@@ -138,7 +214,8 @@ fn create_refusal(error: &CreateError) -> Refusal {
     match error {
         CreateError::Conflict(alluvium_engine::CreateConflict::SourceDeleted) => Refusal::Gone,
         CreateError::Conflict(_) => Refusal::Conflict,
-        CreateError::SourceNotFound => Refusal::NotFound,
+        CreateError::SourceNotFound | CreateError::BucketNotFound => Refusal::NotFound,
+        CreateError::SourceRetained { .. } => Refusal::Retained,
         CreateError::ForkBeyondTail { .. } => Refusal::ForkBeyond,
         CreateError::ForkUnaligned => Refusal::ForkUnaligned,
         CreateError::ForkSubOffset => Refusal::ForkSubOffset,

@@ -7,20 +7,41 @@ use alluvium_env::sim::Rng;
 use alluvium_protocol::Offset;
 
 use crate::model::{Model, Stream};
-use crate::operation::{AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, Stamp};
+use crate::operation::{AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, Stamp};
 
 /// The paths of all simulated streams: few, so that operations meet.
-pub const PATHS: [&str; 10] = ["a", "b", "chat/1", "chat/2", "doc/x", "doc/y", "é", "log", "t/1/2/3", "z z"];
+pub const PATHS: [&str; 13] = [
+    "a",
+    "b",
+    "chat/1",
+    "chat/2",
+    "doc/x",
+    "doc/y",
+    "é",
+    "log",
+    "t/1/2/3",
+    "z z",
+    "/ds/red1/x",
+    "/ds/red1/y",
+    "/ds/blue/x",
+];
+/// The buckets of those that are in one.
+pub const BUCKETS: [&str; 2] = ["red1", "blue"];
 const PRODUCERS: [&str; 3] = ["p1", "p2", "a producer with a longer name"];
 const TTL_SECONDS: [u64; 3] = [10, 100, 4000];
 
 /// Kinds of operations, with their weight before a seed changes it.
-const KINDS: [(Draw, u64); 20] = [
+const KINDS: [(Draw, u64); 25] = [
     (Draw::Create, 90),
     (Draw::Fork, 40),
     (Draw::Append, 450),
     (Draw::Close, 12),
     (Draw::Delete, 25),
+    (Draw::Publish, 110),
+    (Draw::CreateBucket, 15),
+    (Draw::DeleteBucket, 5),
+    (Draw::Cut, 30),
+    (Draw::ReadCut, 12),
     (Draw::Head, 20),
     (Draw::Read, 60),
     (Draw::ReadUnaligned, 10),
@@ -45,6 +66,11 @@ enum Draw {
     Append,
     Close,
     Delete,
+    Publish,
+    CreateBucket,
+    DeleteBucket,
+    Cut,
+    ReadCut,
     Head,
     Read,
     ReadUnaligned,
@@ -120,6 +146,11 @@ impl Drawing {
                 Operation::Append(ask)
             }
             Draw::Delete => Operation::Delete(self.path()),
+            Draw::Publish => Operation::Publish(self.publish(model, now_ms)),
+            Draw::CreateBucket => Operation::CreateBucket((*self.rng.pick(&BUCKETS)).to_owned()),
+            Draw::DeleteBucket => Operation::DeleteBucket((*self.rng.pick(&BUCKETS)).to_owned()),
+            Draw::Cut => Operation::Cut(self.live_path(model, now_ms)),
+            Draw::ReadCut => Operation::ReadCut,
             Draw::Head => Operation::Head(self.path()),
             Draw::Read => Operation::Read {
                 path: self.path(),
@@ -159,6 +190,15 @@ impl Drawing {
         (*self.rng.pick(&PATHS)).to_owned()
     }
 
+    /// Mostly the path of a stream that lives.
+    fn live_path(&mut self, model: &Model, now_ms: u64) -> String {
+        let live: Vec<&Stream> = model.live(now_ms).collect();
+        if live.is_empty() || self.rng.percent(10) {
+            return self.path();
+        }
+        self.rng.pick(&live).path.clone()
+    }
+
     fn kind(&mut self) -> Kind {
         *self.rng.pick(&[Kind::Binary, Kind::Json, Kind::Text])
     }
@@ -185,7 +225,7 @@ impl Drawing {
     }
 
     fn fork(&mut self, model: &Model, now_ms: u64) -> CreateAsk {
-        let source = self.path();
+        let source = self.live_path(model, now_ms);
         let found = model.find(&source, now_ms).ok();
         let kind = found.map_or(Kind::Binary, |source| source.kind);
         let offset = match found {
@@ -207,6 +247,18 @@ impl Drawing {
             body,
             fork: Some(ForkAsk { source, offset, sub_offset }),
         }
+    }
+
+    fn publish(&mut self, model: &Model, now_ms: u64) -> PublishAsk {
+        let path = self.live_path(model, now_ms);
+        let offset = match model.find(&path, now_ms) {
+            Ok(stream) if self.rng.percent(20) => stream.tail(),
+            Ok(stream) if self.rng.percent(90) => self.boundary(stream),
+            _ => Offset::new(self.rng.below(5), self.rng.below(300)),
+        };
+        let len = if self.rng.percent(10) { 5 * self.body_bytes_max } else { self.body_len() };
+        let len = if self.rng.percent(10) { 0 } else { len };
+        PublishAsk { path, offset, body: tagged(self.count, len), retain_all: self.rng.percent(30) }
     }
 
     fn boundary(&mut self, stream: &Stream) -> Offset {

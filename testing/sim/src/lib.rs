@@ -10,11 +10,13 @@
 
 mod check;
 mod client;
+mod cuts;
 pub mod draw;
 pub mod model;
 pub mod operation;
 mod recovery;
 pub mod report;
+mod requests;
 pub mod world;
 
 use crate::draw::Drawing;

@@ -4,14 +4,18 @@
 //! one command at a time. Only the offset type and the words of the protocol are shared with the engine.
 
 mod admit;
+mod bucket;
 mod lifetime;
+mod snapshot;
 mod stream;
 
 use std::collections::BTreeMap;
 
+pub use crate::model::bucket::bucket_of;
 pub use crate::model::lifetime::Deadline;
+pub use crate::model::snapshot::{Retained, Snapshot};
 pub use crate::model::stream::{Message, Stream};
-use crate::operation::{AppendAsk, CreateAsk, Kind, Life, Stamp};
+use crate::operation::{AppendAsk, CreateAsk, Kind, Life, PublishAsk, Stamp};
 use alluvium_protocol::{Incarnation, Offset};
 
 /// Identifies a stream over its whole life; a path may have many, one after another.
@@ -46,6 +50,15 @@ pub enum Answer {
     },
     /// A stream was deleted.
     Deleted,
+    /// A snapshot was published.
+    Published {
+        /// The earliest offset that can be read.
+        floor: Offset,
+        /// Where the stream ends.
+        tail: Offset,
+    },
+    /// A bucket was created or deleted.
+    Done,
     /// The request was refused.
     Refused(Refusal),
 }
@@ -79,6 +92,18 @@ pub enum Refusal {
     ForkUnaligned,
     /// The fork's sub-offset is past what follows.
     ForkSubOffset,
+    /// Below the floor.
+    Retained,
+    /// Past the tail.
+    Beyond,
+    /// A later snapshot is published already.
+    Older,
+    /// No message boundary.
+    Unaligned,
+    /// Another stream is at the path by now.
+    Replaced,
+    /// Gone while a snapshot was on its way: how it is gone may have changed in the batch under way.
+    GoneOrReplaced,
     /// No space. Nothing was written.
     Full,
     /// Stored bytes could not be read.
@@ -116,6 +141,9 @@ impl Answer {
             (Self::Refused(Refusal::NotFoundOrGone), Self::Refused(actual)) => {
                 matches!(actual, Refusal::NotFound | Refusal::Gone)
             }
+            (Self::Refused(Refusal::GoneOrReplaced), Self::Refused(actual)) => {
+                matches!(actual, Refusal::NotFound | Refusal::Gone | Refusal::Replaced)
+            }
             _ => self == actual,
         }
     }
@@ -145,6 +173,23 @@ pub enum Command {
         /// The stream.
         id: Id,
     },
+    /// Publish a snapshot on the stream that was at the path.
+    Publish {
+        /// The stream.
+        id: Id,
+        /// The request.
+        ask: PublishAsk,
+    },
+    /// Create a bucket.
+    CreateBucket {
+        /// Its name.
+        name: String,
+    },
+    /// Delete a bucket, which was found to be empty.
+    DeleteBucket {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// What a fork takes over from its source when it is prepared.
@@ -156,6 +201,7 @@ pub struct Inheritance {
     pub anchor: Offset,
     /// Everything before the cut; the last message may be a part of one.
     pub messages: Vec<Message>,
+    retained: Retained,
     kind: Kind,
     life: Life,
 }
@@ -166,6 +212,8 @@ pub struct Model {
     streams: BTreeMap<Id, Stream>,
     names: BTreeMap<String, Id>,
     next: Id,
+    /// The buckets, each with what tells it from others of its name.
+    buckets: BTreeMap<String, u64>,
     /// Streams whose end was admitted in the batch under way. What they hold is given up when it is done.
     ending: Vec<Id>,
 }
@@ -173,8 +221,12 @@ pub struct Model {
 impl Model {
     /// The stream at a path as a caller finds it.
     pub fn find(&self, path: &str, now_ms: u64) -> Result<&Stream, Refusal> {
+        let bucket = self.bucket_life(path)?;
         let stream = self.names.get(path).and_then(|id| self.streams.get(id)).ok_or(Refusal::NotFound)?;
-        if stream.deleted {
+        if stream.bucket != bucket {
+            // That of an earlier bucket of the same name.
+            Err(Refusal::NotFound)
+        } else if stream.deleted {
             Err(Refusal::Gone)
         } else if stream.deadline.expired(now_ms) {
             Err(if stream.holds > 0 { Refusal::NotFoundOrGone } else { Refusal::NotFound })
@@ -198,8 +250,14 @@ impl Model {
         self.names.keys().filter_map(move |path| self.find(path, now_ms).ok())
     }
 
+    /// Whether a stream lives, by its identity.
+    pub fn lives(&self, id: Id, now_ms: u64) -> bool {
+        self.streams.get(&id).is_some_and(|stream| !stream.deleted && !stream.deadline.expired(now_ms))
+    }
+
     /// Starts a create: either it is answered at once, or it waits for its shard.
     pub fn submit_create(&mut self, ask: &CreateAsk, now_ms: u64) -> Result<Command, Answer> {
+        self.bucket_life(&ask.path).map_err(Answer::Refused)?;
         let Some(fork) = &ask.fork else {
             return Ok(Command::Create { ask: ask.clone(), fork: None, submitted_ms: now_ms });
         };
@@ -213,11 +271,13 @@ impl Model {
         }
         let anchor = fork.offset.unwrap_or(source.tail());
         let messages = source.cut(anchor, fork.sub_offset).map_err(refused)?;
+        let at = messages.last().map_or(Offset::ZERO, |message| message.end);
+        let retained = source.retained.inherit(at);
         let (source, kind, life) = (source.id, source.kind, source.life);
         self.hold(source);
         Ok(Command::Create {
             ask: ask.clone(),
-            fork: Some(Inheritance { source, anchor, messages, kind, life }),
+            fork: Some(Inheritance { source, anchor, messages, retained, kind, life }),
             submitted_ms: now_ms,
         })
     }
@@ -245,6 +305,9 @@ impl Model {
             }
             Command::Append { id, ask } => self.admit_append(*id, ask, now_ms),
             Command::Delete { id } => self.admit_delete(*id, now_ms),
+            Command::Publish { id, ask } => self.admit_publish(*id, ask, now_ms),
+            Command::CreateBucket { name } => self.admit_bucket(name),
+            Command::DeleteBucket { name } => self.admit_bucket_end(name),
         }
     }
 

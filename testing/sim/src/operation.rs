@@ -143,6 +143,26 @@ pub struct AppendAsk {
     pub close: bool,
 }
 
+/// A snapshot to be published.
+#[derive(Clone)]
+pub struct PublishAsk {
+    /// The stream's path.
+    pub path: String,
+    /// Where.
+    pub offset: Offset,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Whether what is before it stays readable.
+    pub retain_all: bool,
+}
+
+impl std::fmt::Debug for PublishAsk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, offset, body, retain_all } = self;
+        write!(f, "PublishAsk {{ `{path}` at {offset}, {} bytes, retain all: {retain_all} }}", body.len())
+    }
+}
+
 /// One step of a simulation.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -152,6 +172,16 @@ pub enum Operation {
     Append(AppendAsk),
     /// Ask for a deletion.
     Delete(String),
+    /// Ask for a snapshot to be published.
+    Publish(PublishAsk),
+    /// Ask for a bucket.
+    CreateBucket(String),
+    /// Ask for the deletion of a bucket.
+    DeleteBucket(String),
+    /// Cut a stream for a bootstrap, and hold the cut.
+    Cut(String),
+    /// Read the oldest cut that is held.
+    ReadCut,
     /// Look at a stream without renewing it.
     Head(String),
     /// Read a stream from one of its boundaries (counted modulo their number), so many bytes at a time.

@@ -18,6 +18,7 @@ impl World {
     /// Ends the process, whatever it was doing, and starts a new one. `committing` are the commands of the shard
     /// that was interrupted in a commit: any first part of them may have become durable.
     pub(crate) fn recover(&mut self, committing: Option<Vec<Waiting>>) -> Result<(), Violation> {
+        self.cuts.clear();
         let mut candidates = self.candidates(committing.unwrap_or_default())?;
         // What waited elsewhere was never written.
         for lost in std::mem::take(&mut self.waiting) {
@@ -43,7 +44,8 @@ impl World {
         // only the engine knows what a command did whose answer is lost.
         let mut latest = vec![self.model.clone()];
         let mut candidates = latest.clone();
-        for mut one in committing {
+        // A snapshot of which only a part of the body was under way is not published.
+        for mut one in committing.into_iter().filter(|one| one.parts == 0) {
             let answer = client::poll(&mut one.answering)
                 .filter(|answer| *answer != Answer::Refused(Refusal::Stopped));
             if answer == Some(Answer::Refused(Refusal::Full)) {

@@ -31,6 +31,12 @@ pub struct Counts {
     pub appended: u64,
     pub duplicates: u64,
     pub deleted: u64,
+    pub published: u64,
+    pub buckets: u64,
+    pub snapshots: u64,
+    pub cuts: u64,
+    /// Reads that came to a floor.
+    pub retained: u64,
     pub refused: u64,
     pub reads: u64,
     pub comparisons: u64,
@@ -57,6 +63,8 @@ impl Counts {
             Answer::Appended { duplicate: true, .. } => self.duplicates += 1,
             Answer::Appended { .. } => self.appended += 1,
             Answer::Deleted => self.deleted += 1,
+            Answer::Published { .. } => self.published += 1,
+            Answer::Done => self.buckets += 1,
             Answer::Refused(_) => self.refused += 1,
         }
     }
@@ -69,6 +77,11 @@ impl AddAssign for Counts {
         self.appended += other.appended;
         self.duplicates += other.duplicates;
         self.deleted += other.deleted;
+        self.published += other.published;
+        self.buckets += other.buckets;
+        self.snapshots += other.snapshots;
+        self.cuts += other.cuts;
+        self.retained += other.retained;
         self.refused += other.refused;
         self.reads += other.reads;
         self.comparisons += other.comparisons;

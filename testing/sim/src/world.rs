@@ -1,5 +1,6 @@
 //! One simulated world: a disk, a clock, the engine on them, and the model that says what must be.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +11,9 @@ use alluvium_env::sim::{FaultRule, ManualClock, Rng, SeededRandom, SimDisk};
 
 use crate::Outcome;
 use crate::client::{self, Answering};
+use crate::cuts::HeldCut;
 use crate::model::{Answer, Command, Model, Refusal};
-use crate::operation::{AppendAsk, CreateAsk, Operation};
+use crate::operation::{AppendAsk, Operation};
 use crate::report::{Counts, Log, Violation};
 
 /// Where the simulated data directory is.
@@ -72,6 +74,11 @@ impl Setup {
         self.segment_bytes / 3
     }
 
+    /// The largest append, and with it the largest part of a snapshot's body.
+    pub(crate) fn part_bytes_max(&self) -> u32 {
+        self.segment_bytes / 2
+    }
+
     /// Whether power may be lost: what isn't synced before it is acknowledged doesn't survive that.
     pub fn power_losses(&self) -> bool {
         self.durability == Durability::Fsync
@@ -87,6 +94,8 @@ pub(crate) struct Waiting {
     pub(crate) shard: u16,
     pub(crate) command: Command,
     pub(crate) answering: Answering,
+    /// Parts of a snapshot's body that take a commit of their own before the one that answers.
+    pub(crate) parts: u64,
 }
 
 /// The world.
@@ -102,6 +111,8 @@ pub struct World {
     pub(crate) waiting: Vec<Waiting>,
     /// Appends with a stamp whose answer was lost in a crash, oldest first.
     pub(crate) unanswered: Vec<AppendAsk>,
+    /// Cuts that are held, oldest first.
+    pub(crate) cuts: VecDeque<HeldCut>,
     squeezed: bool,
     pub(crate) counts: Counts,
     pub(crate) log: Log,
@@ -128,6 +139,7 @@ impl World {
             model: Model::default(),
             waiting: Vec::new(),
             unanswered: Vec::new(),
+            cuts: VecDeque::new(),
             squeezed: false,
             counts: Counts::default(),
             log: Log::new(keep_log),
@@ -165,7 +177,8 @@ impl World {
             recent_bytes: self.setup.recent_bytes,
             fold_segments: 1,
             table_bytes_max: self.setup.table_bytes_max,
-            limits: Limits { append_bytes_max: self.setup.segment_bytes / 2, ..Limits::default() },
+            snapshot_grace_ms: 5000,
+            limits: Limits { append_bytes_max: self.setup.part_bytes_max(), ..Limits::default() },
             threads: Threads::Manual,
             on_fault: Arc::new(move |_| {
                 faults.fetch_add(1, Ordering::Relaxed);
@@ -195,6 +208,11 @@ impl World {
             Operation::Create(ask) => self.create(&ask)?,
             Operation::Append(ask) => self.append(&ask)?,
             Operation::Delete(path) => self.delete(&path)?,
+            Operation::Publish(ask) => self.publish(&ask)?,
+            Operation::CreateBucket(name) => self.create_bucket(&name)?,
+            Operation::DeleteBucket(name) => self.delete_bucket(&name)?,
+            Operation::Cut(path) => self.cut(&path)?,
+            Operation::ReadCut => self.read_cut()?,
             Operation::Head(path) => self.check_head(&path)?,
             Operation::Read { path, boundary, bytes_max } => self.check_read(&path, boundary, bytes_max)?,
             Operation::ReadUnaligned { path, offset } => self.check_unaligned(&path, offset)?,
@@ -241,6 +259,9 @@ impl World {
     pub fn finish(&mut self) -> Result<(), Violation> {
         self.relax();
         self.commit_all()?;
+        while !self.cuts.is_empty() {
+            self.read_cut()?;
+        }
         self.restart()?;
         self.check_everything()
     }
@@ -261,75 +282,9 @@ impl World {
         self.disk.set_capacity(None);
     }
 
-    // ---- Requests ----
-
-    fn create(&mut self, ask: &CreateAsk) -> Result<(), Violation> {
-        let expected = self.model.submit_create(ask, self.now_ms());
-        let answering = client::create(&self.engine()?, ask);
-        self.submit(&ask.path, expected, answering)
-    }
-
-    fn append(&mut self, ask: &AppendAsk) -> Result<(), Violation> {
-        let expected = self.model.submit_append(ask, self.now_ms());
-        let answering = client::append(&self.engine()?, ask);
-        self.submit(&ask.path, expected, answering)
-    }
-
-    fn delete(&mut self, path: &str) -> Result<(), Violation> {
-        let expected = self.model.submit_delete(path, self.now_ms());
-        let answering = client::delete(&self.engine()?, path);
-        self.submit(path, expected, answering)
-    }
-
-    /// Polls a request for the first time: it is answered at once, or waits for its shard, as the model says.
-    fn submit(
-        &mut self,
-        path: &str,
-        expected: Result<Command, Answer>,
-        mut answering: Answering,
-    ) -> Result<(), Violation> {
-        let reads_failed = self.disk.counts().reads_failed;
-        let actual = client::poll(&mut answering);
-        match (expected, actual) {
-            (Ok(command), None) => {
-                let shard = shard_of(path, self.setup.shards);
-                self.waiting.push(Waiting { shard, command, answering });
-                Ok(())
-            }
-            (Ok(command), Some(Answer::Refused(Refusal::Unreadable)))
-                if self.disk.counts().reads_failed > reads_failed =>
-            {
-                self.model.abandon(&command);
-                Ok(())
-            }
-            (Err(_), Some(Answer::Refused(Refusal::Unreadable)))
-                if self.disk.counts().reads_failed > reads_failed =>
-            {
-                Ok(())
-            }
-            (Err(expected), Some(actual)) if expected.agrees(&actual) => {
-                self.counts.answer(&actual);
-                Ok(())
-            }
-            (expected, actual) => Err(Violation::new(format!(
-                "submitting to `{path}`: expected {expected:?}, the engine says {actual:?}"
-            ))),
-        }
-    }
-
-    /// Sends once more an append whose answer was lost. Whatever became of the first attempt, the model knows it.
-    fn retry(&mut self) -> Result<(), Violation> {
-        if self.unanswered.is_empty() {
-            return Ok(());
-        }
-        self.counts.retries += 1;
-        let ask = self.unanswered.remove(0);
-        self.append(&ask)
-    }
-
     // ---- Work of the engine ----
 
-    fn commit_all(&mut self) -> Result<(), Violation> {
+    pub(crate) fn commit_all(&mut self) -> Result<(), Violation> {
         (0..self.setup.shards).try_for_each(|shard| self.commit(shard))
     }
 
@@ -347,8 +302,15 @@ impl World {
         }
         let now_ms = self.now_ms();
         for mut one in mine {
-            let actual = client::poll(&mut one.answering)
-                .ok_or_else(|| Violation::new(format!("no answer after the commit: {:?}", one.command)))?;
+            let actual = match client::poll(&mut one.answering) {
+                Some(actual) => actual,
+                None if one.parts > 0 => {
+                    one.parts -= 1;
+                    self.waiting.push(one);
+                    continue;
+                }
+                None => return Err(Violation::new(format!("no answer after the commit: {:?}", one.command))),
+            };
             if self.squeezed && actual == Answer::Refused(Refusal::Full) {
                 self.model.abandon(&one.command);
                 continue;
@@ -413,13 +375,6 @@ impl std::fmt::Debug for World {
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
-}
-
-/// The shard of a path, as the format fixes it: FNV-1a with the high half folded in.
-fn shard_of(path: &str, shards: u16) -> u16 {
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    u16::try_from((hash ^ (hash >> 32)) % u64::from(shards)).unwrap_or(0)
 }
 
 /// An error with everything that caused it.

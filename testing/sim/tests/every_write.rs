@@ -3,7 +3,9 @@
 use alluvium_env::sim::{FaultRule, Operation as DiskOperation, SimDisk};
 use alluvium_protocol::Offset;
 use alluvium_sim::Outcome;
-use alluvium_sim::operation::{AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, Stamp};
+use alluvium_sim::operation::{
+    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, Stamp,
+};
 use alluvium_sim::report::Violation;
 use alluvium_sim::world::{Setup, World};
 
@@ -40,6 +42,10 @@ fn append(path: &str, body: Body, stamp: Option<(u64, u64)>, close: bool) -> Ope
     Operation::Append(AppendAsk { path: path.to_owned(), kind, body, stamp, seq: None, close })
 }
 
+fn publish(path: &str, offset: Offset, len: usize, retain_all: bool) -> Operation {
+    Operation::Publish(PublishAsk { path: path.to_owned(), offset, body: vec![b's'; len], retain_all })
+}
+
 fn json(texts: &[&str]) -> Body {
     Body::Json(texts.iter().map(|text| (*text).to_owned()).collect())
 }
@@ -65,6 +71,18 @@ fn script() -> Vec<Operation> {
     script.push(fork("chat/1", "b", Some(Offset::new(1, 1300)), 200));
     script.push(fork("chat/2", "a", None, 0));
     script.extend(commit());
+    script.push(Operation::CreateBucket("red1".to_owned()));
+    script.push(create("/ds/red1/x", Kind::Binary, bytes(b'0', 900)));
+    script.push(publish("a", Offset::new(2, 24), 1000, false));
+    script.extend(commit());
+    script.push(append("/ds/red1/x", bytes(b'1', 900), None, false));
+    script.push(publish("chat/1", Offset::new(1, 1300), 6000, true));
+    script.extend(commit());
+    script.extend(commit());
+    script.push(publish("/ds/red1/x", Offset::new(2, 1800), 10, false));
+    script.push(Operation::Cut("/ds/red1/x".to_owned()));
+    script.extend(commit());
+    script.push(Operation::Delete("/ds/red1/x".to_owned()));
     script.push(Operation::Delete("b".to_owned()));
     script.push(append("chat/1", bytes(b'f', 500), None, false));
     script.push(append("chat/2", json(&["4"]), None, true));
@@ -74,6 +92,11 @@ fn script() -> Vec<Operation> {
     script.push(append("chat/1", bytes(b'g', 700), None, false));
     script.extend(commit());
     script.push(Operation::Delete("chat/1".to_owned()));
+    script.extend(commit());
+    script.push(publish("a", Offset::new(4, 80), 20, false));
+    script.push(Operation::DeleteBucket("red1".to_owned()));
+    script.extend(commit());
+    script.extend([Operation::Advance(6000), Operation::Expire]);
     script.extend(commit());
     script.extend([
         Operation::Fold(0),

@@ -52,6 +52,21 @@ fn a_forgotten_producer_is_found() {
 }
 
 #[test]
+fn a_floor_that_moves_before_its_snapshot_is_durable_is_found() {
+    assert_found(Bug::FloorBeforeSnapshot);
+}
+
+#[test]
+fn a_fold_that_forgets_forks_is_found() {
+    assert_found(Bug::ForkForgotten);
+}
+
+#[test]
+fn a_fold_that_forgets_cuts_is_found() {
+    assert_found(Bug::CutForgotten);
+}
+
+#[test]
 fn a_boundary_lost_in_a_rewrite_is_found() {
     assert_found(Bug::LostBoundary);
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
+mod buckets;
 mod configuration;
 mod lifecycle;
 mod limits;

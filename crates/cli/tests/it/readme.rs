@@ -63,3 +63,26 @@ fn the_tour_of_the_command_line_follows_a_pipe() {
     let printed = run(&server, &commands("The same from the command line"));
     assert_eq!(printed, "line 1\nline 2\nline 3\n");
 }
+
+#[test]
+fn the_tour_of_snapshots_drops_the_history_and_keeps_the_document() {
+    let server = Server::start();
+    let printed = run(&server, &commands("Drop the history, keep the document"));
+    let mut rest = printed.as_str();
+    for part in [
+        "HTTP/1.1 201",
+        "HTTP/1.1 201",
+        "HTTP/1.1 204",
+        "stream-snapshot-offset: ",
+        "HTTP/1.1 410",
+        "\"code\":\"retained\"",
+        "multipart/mixed; boundary=",
+        r#"{"state":["a","b"]}"#,
+        r#"{"set":"c"}"#,
+    ] {
+        let (_, behind) =
+            rest.split_once(part).unwrap_or_else(|| panic!("{part} is missing in {rest}\n\n{printed}"));
+        rest = behind;
+    }
+    assert!(!printed.contains(r#"{"set":"a"}"#), "{printed}");
+}

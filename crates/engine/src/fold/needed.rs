@@ -30,7 +30,7 @@ impl Inner {
     pub(super) fn needed(&self, shard: &Shard) -> Needed {
         let floors = |shard: &Shard| -> HashMap<StreamId, u64> {
             let streams = shard.all_streams();
-            let from = |stream: &Arc<Stream>| (stream.id, stream.shared.lock().needed_from());
+            let from = |stream: &Arc<Stream>| (stream.id, needed_by_itself(stream));
             streams.iter().map(from).filter(|(_, from)| *from > 0).collect()
         };
         if floors(shard).is_empty() {
@@ -41,6 +41,10 @@ impl Inner {
         let mut ranges: HashMap<StreamId, Ranges> = own[usize::from(shard.index)].iter().map(from).collect();
         for (shard, own) in self.shards.iter().zip(&own) {
             for fork in shard.all_streams() {
+                #[cfg(feature = "planted-bugs")]
+                if crate::planted::is_planted(crate::planted::Bug::ForkForgotten) {
+                    continue;
+                }
                 let floor = own.get(&fork.id).copied().unwrap_or(0);
                 for range in fork.fork.iter().flat_map(|fork| &fork.inherited) {
                     if let Some(ranges) = ranges.get_mut(&range.stream.id) {
@@ -52,6 +56,16 @@ impl Inner {
         ranges.values_mut().for_each(join);
         Needed { ranges }
     }
+}
+
+/// From where on a stream is needed by its own readers.
+fn needed_by_itself(stream: &Stream) -> u64 {
+    let shared = stream.shared.lock();
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is_planted(crate::planted::Bug::CutForgotten) {
+        return shared.floor().position;
+    }
+    shared.needed_from()
 }
 
 /// Sorts ranges, leaves out empty ones and joins those that touch.

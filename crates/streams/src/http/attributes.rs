@@ -1,7 +1,7 @@
 //! `…/attrs`: a small JSON object that describes a stream. An addition of this project to the extensions.
 
-use alluvium_http::{Body, Request, Response, collect};
-use alluvium_protocol::{Attributes, StreamPath};
+use alluvium_http::{Body, CollectError, CollectLimits, Request, Response, collect};
+use alluvium_protocol::{Attributes, InvalidAttributes, StreamPath, limits::ATTRIBUTES_BYTES_MAX};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
@@ -24,7 +24,11 @@ pub(super) fn get(streams: &State, path: &StreamPath) -> Result<Response, Failur
 /// `PUT`: replaces them all, also on a closed stream; `{}` takes them away.
 pub(super) async fn set(streams: &State, path: &StreamPath, request: Request) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
-    let body = collect(body, streams.body_limits(&head.headers)).await?;
+    let limits = CollectLimits { bytes_max: ATTRIBUTES_BYTES_MAX, ..streams.body_limits(&head.headers) };
+    let body = collect(body, limits).await.map_err(|error| match error {
+        CollectError::TooLarge { .. } => InvalidAttributes::TooLarge.into(),
+        error => Failure::from(error),
+    })?;
     streams.engine.set_attributes(path, Attributes::parse(&body)?).await?;
     Ok(respond(StatusCode::NO_CONTENT))
 }

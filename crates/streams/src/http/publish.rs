@@ -34,15 +34,18 @@ pub(super) async fn handle(
         timeout: SNAPSHOT_TIMEOUT,
         discard_refused: !head.headers.contains_key(header::EXPECT),
     };
-    let mut body = Receiver::begin(body, limits).await.map_err(too_large)?;
+    let body = Receiver::begin(body, limits).await;
     let mut upload = match begun {
         Ok(upload) => upload,
         Err(error) => {
             // Without this a client that sends first and reads then would find its connection closed.
-            body.discard().await;
+            if let Ok(body) = body {
+                body.discard().await;
+            }
             return Err(error.into());
         }
     };
+    let mut body = body.map_err(too_large)?;
     while let Some(piece) = body.next().await.map_err(too_large)? {
         if let Err(error) = upload.write(piece).await {
             body.discard().await;

@@ -19,8 +19,10 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     let Ok(bucket) = api.bucket("snapshots") else {
         return suite.check("SN-1", "a bucket for the checks", || anyhow::bail!("cannot be made"));
     };
+    let mut number = 0;
     let mut check = |ids: &str, name: &str, body: fn(&mut Api, &str) -> Result<()>| {
-        let path = format!("{bucket}/{}", ids.replace([' ', '#'], "_"));
+        number += 1;
+        let path = format!("{bucket}/s{number}");
         suite.check(ids, name, || body(&mut api, &path));
     };
     check("SN-1 SN-15 RD-1 RD-3 RD-4 RD-5 RD-9 #14", "a snapshot is published, found and read", publish);
@@ -43,6 +45,11 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     check("SN-18", "at offset zero nothing is gone (our choice)", at_zero);
     check("SN-19", "publishing and bootstrapping count as use, HEAD does not (our choice)", lifetime);
     check("SSE-2", "floors and live readers (our choice)", live_readers);
+    check(
+        "SSE-2",
+        "a live reader that the floor overtakes is not given a gap (our choice)",
+        overtaken_reader,
+    );
     check("+match", "a guarded replacement", guarded);
     check("+retain", "history can be kept", retained);
     check("X-1", "every refusal has one shape, and is not cached", shapes);
@@ -425,6 +432,41 @@ fn live_readers(api: &mut Api, path: &str) -> Result<()> {
     let Subscription::Refused(response) = lagging else { anyhow::bail!("SSE below the floor is served") };
     refused(&response, 410, "retained")?;
     has(&response, "content-type", Some(JSON))
+}
+
+/// More than all the buffers between server and reader hold, so that the server cannot have sent it all before the
+/// floor moves.
+fn overtaken_reader(api: &mut Api, path: &str) -> Result<()> {
+    api.create(path, "text/plain")?;
+    let mut content = String::new();
+    let mut tail = String::new();
+    for number in 0..160_u32 {
+        let line = format!("{number:08};").repeat(29_000);
+        tail = api.append(path, "text/plain", line.as_bytes())?;
+        content.push_str(&line);
+    }
+    let target = format!("{path}?offset=-1&live=sse");
+    let Subscription::Open(mut events) = Events::subscribe(api.address, &target)? else {
+        anyhow::bail!("SSE from the start is refused")
+    };
+    api.published(path, &tail, b"all of it")?;
+    let (mut seen, mut next) = (String::new(), String::new());
+    while let Some((name, data)) = events.next()? {
+        if name == "data" {
+            seen.push_str(&data);
+        } else {
+            let control: Value = serde_json::from_str(&data)?;
+            control["streamNextOffset"].as_str().context("no offset")?.clone_into(&mut next);
+        }
+        if next == tail {
+            break;
+        }
+    }
+    ensure!(next != tail, "the server has sent everything before the floor moved: the check shows nothing");
+    ensure!(content.starts_with(&seen), "what was seen is not the beginning of what was written");
+    let resumed = Events::subscribe(api.address, &format!("{path}?offset={next}&live=sse"))?;
+    let Subscription::Refused(response) = resumed else { anyhow::bail!("it goes on below the floor") };
+    refused(&response, 410, "retained")
 }
 
 fn guarded(api: &mut Api, path: &str) -> Result<()> {

@@ -25,6 +25,8 @@ impl Model {
             deadline: Deadline::new(life, submitted_ms),
             incarnation: None,
             messages: fork.map(|fork| fork.messages.clone()).unwrap_or_default(),
+            retained: fork.map(|fork| fork.retained.clone()).unwrap_or_default(),
+            bucket: self.bucket_life(&ask.path).unwrap_or_default(),
             closed: ask.closed,
             closed_by: None,
             last_seq: None,
@@ -54,8 +56,13 @@ impl Model {
         now_ms: u64,
     ) -> Option<Answer> {
         let id = *self.names.get(&ask.path)?;
-        if self.streams.get(&id)?.deadline.expired(now_ms) {
+        // What an earlier bucket of the same name has left is in nobody's way.
+        let is_left_over = self.streams.get(&id)?.bucket != self.bucket_life(&ask.path).unwrap_or_default();
+        if self.streams.get(&id)?.deadline.expired(now_ms) || is_left_over {
             self.end(id);
+        }
+        if is_left_over {
+            return None;
         }
         let stream = self.streams.get(&id)?;
         let made = matches!(actual, Some(Answer::Created { fresh: true, .. }));
@@ -115,7 +122,7 @@ impl Model {
     }
 
     /// Why a stream found earlier can't be used any more.
-    fn gone(&self, id: Id, now_ms: u64) -> Option<Refusal> {
+    pub(super) fn gone(&self, id: Id, now_ms: u64) -> Option<Refusal> {
         let Some(stream) = self.streams.get(&id) else {
             return Some(Refusal::NotFound);
         };

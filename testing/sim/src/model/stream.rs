@@ -6,7 +6,7 @@ use std::sync::Arc;
 use alluvium_protocol::{Incarnation, Offset};
 
 use crate::model::lifetime::Deadline;
-use crate::model::{Answer, Id, Refusal};
+use crate::model::{Answer, Id, Refusal, Retained};
 use crate::operation::{CreateAsk, Kind, Life, Stamp};
 
 /// A message as stored, and the offset after it.
@@ -35,6 +35,10 @@ pub struct Stream {
     pub incarnation: Option<Incarnation>,
     /// Everything in it, what was inherited included.
     pub messages: Vec<Message>,
+    /// What of it can be read, and what stands for the rest.
+    pub retained: Retained,
+    /// The life of its bucket.
+    pub(super) bucket: Option<u64>,
     /// Whether it is closed.
     pub closed: bool,
     pub(super) closed_by: Option<Stamp>,
@@ -82,6 +86,9 @@ impl Stream {
     /// The messages before a fork's cut.
     pub(super) fn cut(&self, anchor: Offset, sub_offset: u64) -> Result<Vec<Message>, Refusal> {
         let tail = self.tail();
+        if anchor.position < self.retained.floor().position && anchor.append_index <= tail.append_index {
+            return Err(Refusal::Retained);
+        }
         let Some(following) = self.from(anchor) else {
             let beyond = anchor.position > tail.position || anchor.append_index > tail.append_index;
             return Err(if beyond { Refusal::ForkBeyond } else { Refusal::ForkUnaligned });
