@@ -9,8 +9,7 @@ use alluvium_protocol::Offset;
 use crate::engine::Inner;
 use crate::error::{ReadError, ReadFault};
 use crate::extent::Extent;
-use crate::plan::Held;
-use crate::read::check_floor;
+use crate::read::{Held, check_floor};
 use crate::stream::Stream;
 
 /// One message of a stream.
@@ -105,13 +104,9 @@ impl Iterator for Boundaries<'_> {
 }
 
 impl Inner {
-    /// Whether `offset` is one that `stream` has given out, up to `tail`.
-    pub(crate) fn check_boundary(
-        &self,
-        stream: &Stream,
-        offset: Offset,
-        tail: Offset,
-    ) -> Result<(), ReadError> {
+    /// Whether `offset` is at an end of what is retained of the stream, or where a stored run of messages starts, as
+    /// memory knows.
+    fn is_seam(stream: &Stream, offset: Offset, tail: Offset) -> Result<bool, ReadError> {
         if offset.position > tail.position || offset.append_index > tail.append_index {
             return Err(ReadError::Beyond { tail });
         }
@@ -121,23 +116,48 @@ impl Inner {
         drop(shared);
         let fork_at = stream.fork.as_ref().map(|fork| fork.at);
         // The floor is one for good: it was when it was published, and what would tell may be gone.
-        if offset == tail || offset == floor || Some(offset) == fork_at {
-            return Ok(());
-        }
-        if stream.locate(offset.position).is_some_and(|located| located.extent.start() == offset) {
+        let is_end = offset == tail || offset == floor || Some(offset) == fork_at;
+        let starts_here = || stream.locate(offset.position).map(|located| located.extent.start());
+        Ok(is_end || starts_here() == Some(offset))
+    }
+
+    /// Whether `offset` is one that `stream` has given out, from the floor up to `tail`.
+    pub(crate) fn check_boundary(
+        &self,
+        stream: &Stream,
+        offset: Offset,
+        tail: Offset,
+    ) -> Result<(), ReadError> {
+        if Self::is_seam(stream, offset, tail)? {
             return Ok(());
         }
         let messages = match self.messages_at(stream, offset.position) {
             Ok(messages) => messages.unwrap_or_default(),
+            // What would tell may have gone because the floor has come past it.
             Err(fault) => {
                 check_floor(&stream.shared.lock(), offset)?;
                 return Err(fault.into());
             }
         };
-        if messages.iter().any(|message| message.start == offset) {
-            Ok(())
-        } else {
-            Err(ReadError::Unaligned)
+        is_among(&messages, offset)
+    }
+
+    /// As [`check_boundary`](Self::check_boundary), but never waits for the disk: `false` where it would have to.
+    pub(crate) fn check_boundary_cached(
+        &self,
+        stream: &Stream,
+        offset: Offset,
+        tail: Offset,
+    ) -> Result<bool, ReadError> {
+        if Self::is_seam(stream, offset, tail)? {
+            return Ok(true);
+        }
+        // Whatever is amiss here, the way that may wait finds out.
+        let Ok(Some((located, _))) = self.locate_held(stream, offset.position) else { return Ok(false) };
+        let Extent::Block { table, index } = &located.extent else { return Ok(false) };
+        match table.boundaries_cached(*index as usize).map_err(|error| ReadFault::new(&error))? {
+            None => Ok(false),
+            Some(raw) => is_among(&place_messages(&located, raw), offset).map(|()| true),
         }
     }
 
@@ -178,6 +198,10 @@ impl Inner {
         };
         Ok(Some(place_messages(&located, raw)))
     }
+}
+
+fn is_among(messages: &[Message], offset: Offset) -> Result<(), ReadError> {
+    if messages.iter().any(|message| message.start == offset) { Ok(()) } else { Err(ReadError::Unaligned) }
 }
 
 pub(crate) fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::plan::READ_BYTES_MAX;
+use crate::read::READ_BYTES_MAX;
 
-/// Bytes of a pooled buffer: a stored block may be somewhat larger than what is read at a time.
+/// Bytes of a pooled buffer: a stored unit that is read whole may be larger than what is read at a time.
 const BUFFER_BYTES: usize = 2 * READ_BYTES_MAX;
+/// Buffers up to this size are made anew: a slow reader of a little should not hold a large one.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// Buffers kept while nobody reads.
 const IDLE_BUFFERS_MAX: usize = 16;
 
@@ -30,7 +32,7 @@ impl Buffers {
     /// A buffer of `len` bytes with arbitrary content.
     pub(crate) fn take(&self, len: usize) -> Buffer {
         let bytes = match len {
-            0..=BUFFER_BYTES => self.idle.lock().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]),
+            SMALL_BYTES_MAX..=BUFFER_BYTES => self.idle.lock().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]),
             _ => vec![0; len],
         };
         Buffer { bytes, used: len, home: self.clone() }
@@ -72,8 +74,8 @@ mod tests {
     #[test]
     fn a_buffer_comes_back_when_its_last_slice_goes() {
         let buffers = Buffers::default();
-        let mut buffer = buffers.take(10);
-        buffer.as_mut().copy_from_slice(b"0123456789");
+        let mut buffer = buffers.take(SMALL_BYTES_MAX);
+        buffer.as_mut()[..10].copy_from_slice(b"0123456789");
         let bytes = buffer.freeze();
         let slice = bytes.slice(3..5);
         drop(bytes);
@@ -87,9 +89,10 @@ mod tests {
     #[test]
     fn only_so_many_buffers_are_kept_and_no_large_ones() {
         let buffers = Buffers::default();
-        let on_loan: Vec<Buffer> = (0..IDLE_BUFFERS_MAX + 5).map(|_| buffers.take(1)).collect();
+        let on_loan: Vec<Buffer> = (0..IDLE_BUFFERS_MAX + 5).map(|_| buffers.take(BUFFER_BYTES)).collect();
         drop(on_loan);
         drop(buffers.take(BUFFER_BYTES + 1));
+        drop(buffers.take(1));
         assert_eq!(buffers.idle.lock().len(), IDLE_BUFFERS_MAX);
     }
 }

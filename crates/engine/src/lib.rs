@@ -53,7 +53,6 @@ mod fork;
 mod link;
 mod merge;
 mod options;
-mod plan;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod publish;
@@ -85,9 +84,9 @@ pub use crate::fault::Fault;
 pub use crate::fold::FoldError;
 pub use crate::fold_checkpoint::FOLD_CHECKPOINT_BYTES_MAX;
 pub use crate::options::*;
-pub use crate::plan::{READ_BYTES_MAX, ReadPlan};
 pub use crate::publish::{PublishRequest, Published, SnapshotMatch, Upload};
 pub use crate::read::{End, StreamReader, Wake};
+pub use crate::read::{READ_BYTES_MAX, ReadPlan};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head, Terms};

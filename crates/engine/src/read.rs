@@ -1,21 +1,27 @@
 //! Reading: planned under a lock, carried out without one.
 
-use std::collections::VecDeque;
+mod plan;
+
 use std::sync::Arc;
 
 use alluvium_protocol::{ContentType, Offset, OffsetQuery, StreamPath};
 use alluvium_tail::SpanKey;
 use bytes::Bytes;
 
+pub(crate) use self::plan::Held;
+pub use self::plan::ReadPlan;
+use self::plan::{Part, Unit, UnitKind};
 use crate::body::BodyHold;
 use crate::boundary::{Boundaries, Located};
 use crate::engine::{Engine, Inner};
 use crate::error::{LookupError, ReadError, ReadFault};
 use crate::extent::{Extent, JournalExtent};
-use crate::plan::{Held, Part, ReadPlan, Source};
 use crate::request::Head;
 use crate::stream::{Shared, Stream};
 
+/// Bytes read from disk at a time, unless a stored unit is larger. About half of a core's second-level cache:
+/// what is read is checked and sent on while it is still there.
+pub const READ_BYTES_MAX: usize = 256 * 1024;
 /// Extents in one plan: many tiny appends end a read before its bytes do.
 const PLAN_PARTS_MAX: usize = 16 * 1024;
 /// Looks for an extent that folds keep moving away. A fold takes far longer than a look.
@@ -92,6 +98,21 @@ impl StreamReader {
         Ok(End { tail: shared.tail, closed: shared.closed })
     }
 
+    /// As [`resolve`](Self::resolve), but never waits for the disk: `None` where it would have to.
+    pub fn resolve_cached(&self, query: OffsetQuery) -> Result<Option<Offset>, ReadError> {
+        let End { tail, .. } = self.end()?;
+        match query {
+            OffsetQuery::Start => {
+                check_floor(&self.stream.shared.lock(), Offset::ZERO)?;
+                Ok(Some(Offset::ZERO))
+            }
+            OffsetQuery::Now => Ok(Some(tail)),
+            OffsetQuery::At(offset) => {
+                Ok(self.inner.check_boundary_cached(&self.stream, offset, tail)?.then_some(offset))
+            }
+        }
+    }
+
     /// Turns an offset from a request into one of this stream, checked to be a message boundary from the floor up to
     /// the tail. The start is the beginning of the stream, not the floor. May read the disk for an offset inside a
     /// stored run of messages.
@@ -112,7 +133,8 @@ impl StreamReader {
 
     /// Plans a read from `from` (a boundary that [`resolve`](Self::resolve) gave) of about `bytes_max` bytes.
     ///
-    /// The plan ends at the tail, or at the first message boundary of the store at which it has at least
+    /// Bytes in memory are found without a look at the disk, and held until the plan is done or made
+    /// [`patient`](ReadPlan::patient). The plan ends at the tail, or at the first message boundary of the store at which it has at least
     /// `bytes_max` bytes, or has come through very many small appends. It never ends inside a message.
     pub fn read(&self, from: Offset, bytes_max: u64) -> Result<ReadPlan, ReadError> {
         self.read_to(from, self.end()?, bytes_max)
@@ -148,6 +170,14 @@ impl StreamReader {
         Ok(end)
     }
 
+    /// Plans a read of the `count` bytes before `at` (a boundary that [`resolve`](Self::resolve) gave), or of as
+    /// many as are retained. It may begin anywhere in a message.
+    pub fn read_before(&self, at: Offset, count: u64) -> Result<ReadPlan, ReadError> {
+        let floor = self.stream.shared.lock().floor().position;
+        let from = Offset::new(at.append_index, at.position.saturating_sub(count).max(floor));
+        self.read_to(from, End { tail: at, closed: false }, u64::MAX)
+    }
+
     /// Waits until there is something past `past`, or never will be. Has no timeout of its own.
     pub async fn wait(&self, past: Offset) -> Wake {
         self.stream
@@ -170,7 +200,7 @@ impl StreamReader {
         &self,
         from: Offset,
         to: Offset,
-        variant: u64,
+        variant: u128,
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let key = SpanKey { log: self.stream.id.0, from: from.position, to: to.position, variant };
@@ -191,26 +221,17 @@ pub(crate) fn check_floor(shared: &Shared, offset: Offset) -> Result<(), ReadErr
 impl Inner {
     /// Plans a read from a boundary towards `tail`: see [`StreamReader::read`].
     pub(crate) fn plan(
-        &self,
+        self: &Arc<Self>,
         stream: &Stream,
         from: Offset,
         tail: Offset,
         bytes_max: u64,
         closed: bool,
     ) -> Result<ReadPlan, ReadFault> {
-        let mut plan = ReadPlan {
-            start: from,
-            end: from,
-            at_tail: false,
-            closed: false,
-            len: 0,
-            parts: VecDeque::new(),
-            buffers: self.buffers.clone(),
-            may_map: false,
-        };
+        let mut plan = ReadPlan::new(self.clone(), from);
         while plan.end.position < tail.position
             && plan.len < bytes_max.max(1)
-            && plan.parts.len() < PLAN_PARTS_MAX
+            && plan.parts() < PLAN_PARTS_MAX
         {
             self.plan_extent(stream, tail, &mut plan)?;
         }
@@ -257,32 +278,21 @@ impl Inner {
         let end_position = located.end_position.min(tail.position);
         let front = narrow(position - located.extent.start().position);
         let back = narrow(located.extent.end_position() - end_position);
-        let source = match &located.extent {
+        let (unit, memory) = match &located.extent {
             Extent::Block { table, index } => {
-                let block = &table.blocks()[*index as usize];
-                Source::Disk {
-                    file,
-                    at: block.data_at,
-                    len: block.data_len,
-                    crc: block.data_crc,
-                    block: Some(*index as usize),
-                }
+                let index = *index as usize;
+                let block = &table.blocks()[index];
+                let kind = UnitKind::Block(index);
+                (Unit { file, at: block.data_at, len: block.data_len, crc: block.data_crc, kind }, None)
             }
             Extent::Record(JournalExtent { place, .. }) => {
-                let recent = &self.shards[usize::from(located.shard)].recent;
-                match recent.get(place.segment, place.data_at, place.data_len) {
-                    Some(bytes) => Source::Memory(bytes),
-                    None => Source::Disk {
-                        file,
-                        at: place.data_at.into(),
-                        len: place.data_len,
-                        crc: place.data_crc,
-                        block: None,
-                    },
-                }
+                let (segment, data_at, shard) = (place.segment, place.data_at, located.shard);
+                let memory = self.shards[usize::from(shard)].recent.get(segment, data_at, place.data_len);
+                let kind = UnitKind::Record { shard, segment, data_at };
+                (Unit { file, at: data_at.into(), len: place.data_len, crc: place.data_crc, kind }, memory)
             }
         };
-        plan.parts.push_back(Part { source, trim: (front, back) });
+        plan.push(Part { unit, memory, trim: (front, back), is_verified: false });
         plan.len += end_position - position;
         plan.end.position = end_position;
         Ok(())

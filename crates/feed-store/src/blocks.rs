@@ -37,7 +37,7 @@ pub struct New<'a> {
 }
 
 /// Columns of [`from_row`], in its order, from the tables `b` and `f`.
-pub(crate) const COLUMNS: &str = "f.feedId, f.feedNamespace, b.position, b.sequence, b.actorId, b.prevSequence, \
+pub const COLUMNS: &str = "f.feedId, f.feedNamespace, b.position, b.sequence, b.actorId, b.prevSequence, \
                                   b.prevActorId, b.timestamp, b.encryptionKeyId, b.iv, b.signature, b.data";
 
 /// The row of a key, if there is one.
@@ -146,7 +146,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 }
 
 /// A block from the columns of [`COLUMNS`].
-pub(crate) fn from_row(row: &Row<'_>) -> StoreResult<Block> {
+pub fn from_row(row: &Row<'_>) -> StoreResult<Block> {
     let text = |index| row.get::<_, Option<String>>(index);
     let bytes = |index| row.get::<_, Option<Vec<u8>>>(index);
     let (key, iv) = (text(8)?, bytes(9)?);

@@ -48,6 +48,17 @@ impl Bug {
 
 thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static DIES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets this thread's process die, for the sake of simulation, where a bug has made two transactions of one.
+pub fn die_between(dies: bool) {
+    DIES.set(dies);
+}
+
+/// Whether the process dies here.
+pub fn dies_here() -> bool {
+    DIES.get()
 }
 
 /// Puts a bug into everything that this thread runs from now on, in place of the one before.

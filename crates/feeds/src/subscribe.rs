@@ -32,6 +32,11 @@ pub(crate) struct Subscribed {
 impl Subscribed {
     /// Lets the caller's connection hear of it, if it asked for that. Called after the commit.
     pub(crate) fn attach(&self, hub: &Hub, request: &SubscribeRequest, listener: Option<&Arc<Listener>>) {
+        if let Some(replaced) =
+            request.subscription_id.as_ref().filter(|id| **id != self.response.subscription_id)
+        {
+            hub.detach(replaced);
+        }
         if let Some(listener) = listener
             && request.push.unwrap_or_default() != Push::None
         {
@@ -54,8 +59,16 @@ pub(crate) fn apply(
         let message = format!("a subscribe names at most {} feeds", options.limits.subscribe_feeds_max);
         return Err(Failure::refused(ErrorCode::TooLarge, message));
     }
+    let changes = request.feed_ids.is_some() || request.namespaces.is_some() || request.all.is_some();
     let (id, mut row) = match &request.subscription_id {
-        Some(id) => (id.clone(), load(connection, &space.id, id, principal, now_ms)?),
+        Some(id) if !changes => (id.clone(), load(connection, &space.id, id, principal, now_ms)?),
+        // What a name stands for never changes: after a loss here, an older selection must not answer to a name that
+        // its holder knows with a newer one.
+        Some(id) => {
+            let row = load(connection, &space.id, id, principal, now_ms)?;
+            remove(connection, id, principal)?;
+            (fresh(connection, space, principal, options, now_ms, random)?, row)
+        }
         None => (fresh(connection, space, principal, options, now_ms, random)?, Row::default()),
     };
     let (numbers, unknown) = numbers(connection, space, named, options)?;

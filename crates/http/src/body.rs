@@ -3,16 +3,16 @@
 use std::{
     collections::VecDeque,
     future::Future,
-    pin::Pin,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::SizeHint;
 
-use crate::feed::{Fed, Feed};
+use crate::feed::{Chunk, Fed, Feed};
 
-/// Why a body broke off. The connection is closed without the final chunk, so the client notices.
+/// Why a body broke off. The connection is closed without the final chunk, so the client notices. The head and what
+/// was handed over before are sent all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("response body broke off: {0}")]
 pub struct BodyError(pub String);
@@ -77,31 +77,24 @@ impl Body {
     pub(crate) const fn is_produced(&self) -> bool {
         matches!(self.0, Kind::Chunks { .. } | Kind::Live(_))
     }
-}
 
-impl http_body::Body for Body {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    /// The next bytes; `None` after the last.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
         let chunk = match &mut self.0 {
             Kind::Empty => None,
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Kind::Empty;
-                Some(Ok(bytes))
+                Some(Ok(Chunk::held(bytes)))
             }
             Kind::Pieces { pieces, left } => pieces.pop_front().map(|piece| {
                 *left -= piece.len() as u64;
-                Ok(piece)
+                Ok(Chunk::held(piece))
             }),
             Kind::Chunks { fed, left } => {
                 let chunk = std::task::ready!(fed.poll_chunk(cx));
                 match &chunk {
-                    Some(Ok(bytes)) => *left = left.saturating_sub(bytes.len() as u64),
+                    Some(Ok(chunk)) => *left = left.saturating_sub(chunk.bytes.len() as u64),
                     None if *left > 0 => {
                         return Poll::Ready(Some(Err(BodyError(format!("{left} bytes are missing")))));
                     }
@@ -111,10 +104,10 @@ impl http_body::Body for Body {
             }
             Kind::Live(fed) => std::task::ready!(fed.poll_chunk(cx)),
         };
-        Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
+        Poll::Ready(chunk)
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(crate) fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty => true,
             Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => *left == 0,
@@ -122,7 +115,7 @@ impl http_body::Body for Body {
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -16,12 +16,14 @@ use std::{
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use pin_project_lite::pin_project;
 use socket2::SockRef;
 
 use crate::{
-    Body, BodyError, Handler, Shutdown,
+    Body, BodyError, Handler, Request, Response, ResponseBudget, Shutdown, admission,
+    framing::FirstAmbiguous,
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN, STALLED_PEER_TIMEOUT_S},
+    paced::Paced,
+    responses::Outbox,
     roaming::Heavy,
     socket::Socket,
     watchdog::Activity,
@@ -36,6 +38,7 @@ pub(crate) struct Shared<H> {
     pub(crate) connections_max: usize,
     pub(crate) header_bytes_max: usize,
     pub(crate) idle_timeout: Duration,
+    pub(crate) responses: Arc<ResponseBudget>,
 }
 
 /// A place among the connections; given back when dropped.
@@ -59,12 +62,26 @@ impl<H> Drop for Place<H> {
     }
 }
 
-/// The state a connection's requests share: the handler by way of `place`, and what the watchdog looks at.
+/// The state a connection's requests share: the handler by way of `place`, what the watchdog looks at, and what the
+/// socket tells.
 #[derive(Debug)]
 struct Connection<H> {
     place: Place<H>,
     activity: Activity,
     heavy: Arc<Heavy>,
+    requests: AtomicU64,
+    ambiguous: Arc<FirstAmbiguous>,
+    outbox: Arc<Outbox>,
+}
+
+impl<H: Handler> Connection<H> {
+    async fn answer(&self, request: Request) -> Response {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        match admission::check(request.version(), request.headers(), self.ambiguous.is(number)) {
+            Ok(()) => self.place.shared.handler.handle(request).await,
+            Err(refusal) => refusal.into_response(),
+        }
+    }
 }
 
 /// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
@@ -84,27 +101,34 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy:
             return;
         }
     };
-    let connection = Arc::new(Connection { place, activity: Activity::default(), heavy });
-    let served = run(Socket::new(stream), connection).await;
+    let ambiguous = Arc::new(FirstAmbiguous::default());
+    let outbox = Arc::new(Outbox::new(Arc::clone(&place.shared.responses)));
+    let socket = Paced::new(Socket::new(stream, Arc::clone(&ambiguous)), Arc::clone(&outbox));
+    let activity = Activity::default();
+    let connection = Connection { place, activity, heavy, requests: AtomicU64::new(0), ambiguous, outbox };
+    let served = run(socket, Arc::new(connection)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
     }
 }
 
-async fn run<H: Handler>(io: Socket, connection: Arc<Connection<H>>) -> Result<(), hyper::Error> {
+async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> Result<(), hyper::Error> {
     let shared = Arc::clone(&connection.place.shared);
     let watched = Arc::clone(&connection);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let connection = Arc::clone(&connection);
         async move {
             let guard = Guard::begin(connection);
-            let response = guard.connection.place.shared.handler.handle(request).await;
-            let (head, body) = response.into_parts();
-            if http_body::Body::size_hint(&body).lower() >= HEAVY_BYTES_MIN {
+            let (head, body) = guard.connection.answer(request).await.into_parts();
+            if body.size_hint().lower() >= HEAVY_BYTES_MIN {
                 guard.connection.heavy.mark();
             }
+            let outbox = Arc::clone(&guard.connection.outbox);
             let guard = body.is_produced().then_some(guard);
-            Ok::<_, Infallible>(http::Response::from_parts(head, GuardedBody { body, guard }))
+            Ok::<_, Infallible>(http::Response::from_parts(
+                head,
+                PacedBody { body, outbox, fault: None, _guard: guard },
+            ))
         }
     });
     let serving = http1::Builder::new()
@@ -159,16 +183,16 @@ impl<H> Drop for Guard<H> {
     }
 }
 
-pin_project! {
-    /// A body that keeps its request under way while it is still being produced.
-    struct GuardedBody<H> {
-        #[pin]
-        body: Body,
-        guard: Option<Guard<H>>,
-    }
+/// A body that is handed over no faster than the socket takes it, and keeps its request under way meanwhile.
+struct PacedBody<H> {
+    body: Body,
+    outbox: Arc<Outbox>,
+    /// Why the body broke off, until what came before it is sent.
+    fault: Option<BodyError>,
+    _guard: Option<Guard<H>>,
 }
 
-impl<H> http_body::Body for GuardedBody<H> {
+impl<H> http_body::Body for PacedBody<H> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -176,11 +200,34 @@ impl<H> http_body::Body for GuardedBody<H> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.project().body.poll_frame(cx)
+        let this = self.get_mut();
+        if this.outbox.holds_back() {
+            return Poll::Pending;
+        }
+        if let Some(fault) = this.fault.take() {
+            return Poll::Ready(Some(Err(fault)));
+        }
+        match std::task::ready!(this.body.poll_chunk(cx)) {
+            Some(Ok(chunk)) => {
+                if chunk.is_held {
+                    this.outbox.give(chunk.bytes.len());
+                }
+                Poll::Ready(Some(Ok(Frame::data(chunk.bytes))))
+            }
+            Some(Err(fault)) => {
+                // An error drops the connection with all that it has not sent. Perhaps nothing is left to be sent:
+                // then nobody else would wake this.
+                this.fault = Some(fault);
+                this.outbox.wait_until_taken();
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.fault.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,9 +1,12 @@
 //! The shape of every error answer: `{"error":{"code":"…","message":"…"}}`.
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 
 use crate::{Body, Response};
+
+/// The header with the code of an error, for answers that have no body: those to `HEAD`.
+pub static ERROR_CODE: HeaderName = HeaderName::from_static("alluvium-error");
 
 /// The JSON text of an error. `code` is stable and for programs, `message` is for people.
 pub fn error_body(code: &str, message: &str) -> Bytes {
@@ -15,6 +18,10 @@ pub fn error_body(code: &str, message: &str) -> Bytes {
 pub fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     let mut response = http::Response::new(Body::full(error_body(code, message)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(code) = HeaderValue::from_str(code) {
+        headers.insert(&ERROR_CODE, code);
+    }
     response
 }

@@ -16,7 +16,21 @@ use bytes::Bytes;
 
 use crate::BodyError;
 
-type Slot = Arc<Mutex<Option<Bytes>>>;
+type Slot = Arc<Mutex<Option<Chunk>>>;
+
+/// Bytes on their way to a connection.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Bytes,
+    /// Whether they take memory of this process while they wait.
+    pub(crate) is_held: bool,
+}
+
+impl Chunk {
+    pub(crate) const fn held(bytes: Bytes) -> Self {
+        Self { bytes, is_held: true }
+    }
+}
 
 /// The producing end of a body made with [`Body::live`](crate::Body::live) or
 /// [`Body::chunks`](crate::Body::chunks).
@@ -28,7 +42,16 @@ pub struct Feed {
 impl Feed {
     /// Hands one chunk to the connection; resolves when the connection has taken it.
     pub async fn send(&mut self, chunk: Bytes) {
-        if chunk.is_empty() {
+        self.hand_over(Chunk::held(chunk)).await;
+    }
+
+    /// As [`send`](Self::send), for a slice of a mapped file: it waits for the reader at no cost in memory.
+    pub async fn send_mapped(&mut self, chunk: Bytes) {
+        self.hand_over(Chunk { bytes: chunk, is_held: false }).await;
+    }
+
+    async fn hand_over(&mut self, chunk: Chunk) {
+        if chunk.bytes.is_empty() {
             return;
         }
         *lock(&self.slot) = Some(chunk);
@@ -56,7 +79,7 @@ impl Fed {
         Self { producer: Some(producer), slot }
     }
 
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
         if let Some(producer) = &mut self.producer
             && let Poll::Ready(outcome) = producer.as_mut().poll(cx)
         {
@@ -79,6 +102,6 @@ impl fmt::Debug for Fed {
     }
 }
 
-fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<Bytes>> {
+fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<Chunk>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

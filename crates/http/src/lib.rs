@@ -5,16 +5,20 @@
 //! [`Body`] for each way a response comes into being, the JSON error shape ([`error_response`]), and a
 //! [`Shutdown`] signal that long-lived responses watch so that a restart ends them cleanly.
 
+mod admission;
 mod body;
 mod collect;
 mod connection;
 mod error;
 mod feed;
+mod framing;
 mod limits;
 mod listener;
 mod mailbox;
+mod paced;
 mod reactor;
 mod receive;
+mod responses;
 mod roaming;
 mod server;
 mod shutdown;
@@ -23,15 +27,17 @@ mod watchdog;
 
 pub use body::{Body, BodyError};
 pub use collect::{BodyBudget, CollectError, CollectLimits, collect};
-pub use error::{error_body, error_response};
+pub use error::{ERROR_CODE, error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX,
-    HEADERS_MAX, HEAVY_BYTES_MIN, IDLE_TIMEOUT_S, LISTEN_BACKLOG, STALLED_PEER_TIMEOUT_S,
+    HEADERS_MAX, HEAVY_BYTES_MIN, IDLE_TIMEOUT_S, LISTEN_BACKLOG, PIECE_BYTES, QUEUED_BYTES_MAX,
+    RESPONSES_BYTES_MAX, SCARCE_PIECE_BYTES, STALLED_PEER_TIMEOUT_S,
 };
 pub use listener::{BindError, bind};
 pub use reactor::{default_reactors, heavy_reactors};
 pub use receive::{ReceiveLimits, Receiver};
+pub use responses::ResponseBudget;
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;
 

@@ -23,9 +23,20 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Milliseconds to wait after `accept` fails for want of descriptors or memory.
 pub const ACCEPT_RETRY_MS: u64 = 50;
 
-/// Largest single buffer a connection reads a body into, and the most it queues for writing before it waits
-/// for the socket. Responses are handed over in pieces up to 1 MiB, which are queued whole.
+/// Largest single buffer a connection reads a body into.
 pub const BODY_CHUNK_BYTES_MAX: usize = 512 * 1024;
+
+/// Bytes of responses that may wait for slow readers, over all connections, before pieces get small.
+pub const RESPONSES_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes of a response given to a connection before it waits for the socket. The last piece may go beyond.
+pub const QUEUED_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes of one piece of a response, about.
+pub const PIECE_BYTES: usize = 256 * 1024;
+
+/// The same once [`RESPONSES_BYTES_MAX`] bytes wait, and with it the most that further stalled readers hold.
+pub const SCARCE_PIECE_BYTES: usize = 16 * 1024;
 
 /// Bytes of an answer that make its connection one with large answers: see `roaming`.
 pub const HEAVY_BYTES_MIN: u64 = 1024 * 1024;

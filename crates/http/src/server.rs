@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Request, Response, Shutdown, connection::Shared, reactor, roaming::Reactors};
+use crate::{Request, Response, ResponseBudget, Shutdown, connection::Shared, reactor, roaming::Reactors};
 
 /// Answers requests. One value serves all connections of all reactors.
 pub trait Handler: Send + Sync + 'static {
@@ -21,7 +21,7 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// How a server is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Reactor threads for new connections, at least one.
     pub reactors: usize,
@@ -33,6 +33,8 @@ pub struct ServerOptions {
     pub header_bytes_max: usize,
     /// Time after which a connection without a request is closed, give or take as much again.
     pub idle_timeout: Duration,
+    /// What responses may hold in memory while their readers do not take it.
+    pub responses: Arc<ResponseBudget>,
 }
 
 /// Why a server did not start.
@@ -77,6 +79,7 @@ impl<H: Handler> Server<H> {
             connections_max: options.connections_max,
             header_bytes_max: options.header_bytes_max,
             idle_timeout: options.idle_timeout,
+            responses: options.responses,
         });
         let abandon = Shutdown::new();
         let (reactors, ends) = Reactors::new(options.reactors, options.heavy_reactors);

@@ -8,12 +8,15 @@ use std::{
     cell::RefCell,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+
+use crate::framing::{FirstAmbiguous, Followed};
 
 /// Writes of several buffers up to this many bytes in all are joined.
 const JOINED_BYTES_MAX: usize = 8 * 1024;
@@ -24,11 +27,11 @@ thread_local! {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Socket(TokioIo<TcpStream>);
+pub(crate) struct Socket(TokioIo<Followed<TcpStream>>);
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self(TokioIo::new(stream))
+    pub(crate) fn new(stream: TcpStream, ambiguous: Arc<FirstAmbiguous>) -> Self {
+        Self(TokioIo::new(Followed::new(stream, ambiguous)))
     }
 }
 

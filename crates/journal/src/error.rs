@@ -30,9 +30,10 @@ pub struct IoFault {
 }
 
 impl IoFault {
-    /// Whether the disk, or a quota on it, is full.
+    /// Whether there is no room: the disk is full, or a quota on it or the limit on file size is reached.
     pub fn is_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self.source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
     }
 }
 

@@ -58,3 +58,9 @@ pub use crate::writer::{JournalWriter, Rotated, Written};
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
+
+/// The [`checksum`] of some bytes and those that follow, from that of the former; 0 is that of none.
+#[must_use]
+pub fn checksum_append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}

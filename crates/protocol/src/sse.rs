@@ -16,115 +16,219 @@ use crate::offset::Offset;
 /// A comment that keeps a quiet connection open.
 pub const HEARTBEAT: &[u8] = b":\n\n";
 
-/// Appends one data event with the stored bytes `payload`.
+/// Appends one data event with the stored bytes `payload`, of which nothing follows.
 pub fn data_event(out: &mut Vec<u8>, encoding: SseEncoding, payload: &[u8]) {
-    let mut event = DataEvent::begin(out, encoding);
-    event.push(payload);
-    event.finish();
+    let mut event = DataEvent::begin(out, encoding, TextSplit::NONE);
+    event.push(out, payload);
+    event.finish_for_good(out);
 }
 
-/// A data event whose payload comes in pieces, cut anywhere.
+/// Longest beginning of a character that is not the whole of it.
+const SPLIT_BYTES_MAX: usize = 3;
+
+/// What the stored text before a place leaves unfinished there: the beginning of a character, or of a CRLF.
+///
+/// A character is sent with the event that has its last byte, and the LF of a CRLF is not sent again as a line end of
+/// its own. So a writer may cut its appends anywhere, and what a reader has been sent up to an offset depends on the
+/// bytes before that offset alone: wherever it comes back, nothing is lost and nothing is doubled.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TextSplit {
+    bytes: [u8; SPLIT_BYTES_MAX],
+    len: u8,
+    after_cr: bool,
+}
+
+impl TextSplit {
+    /// Between two characters and between two lines.
+    pub const NONE: Self = Self { bytes: [0; SPLIT_BYTES_MAX], len: 0, after_cr: false };
+    /// How many bytes before a place tell what is split there.
+    pub const LOOK_BACK_BYTES: u64 = SPLIT_BYTES_MAX as u64;
+    /// Bytes of its [`packed`](Self::packed) form.
+    pub const PACKED_BYTES: usize = SPLIT_BYTES_MAX + 2;
+
+    /// What the end of `text` leaves unfinished. Its last [`LOOK_BACK_BYTES`](Self::LOOK_BACK_BYTES) are enough.
+    pub fn at_end_of(text: &[u8]) -> Self {
+        let last = &text[text.len().saturating_sub(SPLIT_BYTES_MAX)..];
+        let is_start = |byte: &u8| byte & 0b1100_0000 != 0b1000_0000;
+        match last.iter().rposition(is_start).map(|start| &last[start..]) {
+            Some(b"\r") => Self { after_cr: true, ..Self::NONE },
+            Some(begun) if is_incomplete(begun) => Self::within(begun),
+            _ => Self::NONE,
+        }
+    }
+
+    /// Within the character that begins with these bytes.
+    fn within(begun: &[u8]) -> Self {
+        let mut bytes = [0; SPLIT_BYTES_MAX];
+        bytes[..begun.len()].copy_from_slice(begun);
+        Self { bytes, len: u8::try_from(begun.len()).unwrap_or_default(), after_cr: false }
+    }
+
+    /// The bytes of the character that there are.
+    fn begun(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether it is within a character.
+    pub fn is_within_character(&self) -> bool {
+        self.len > 0
+    }
+
+    /// A fixed number of bytes that [`unpacked`](Self::unpacked) turns back.
+    pub fn packed(self) -> [u8; Self::PACKED_BYTES] {
+        [self.bytes[0], self.bytes[1], self.bytes[2], self.len, self.after_cr.into()]
+    }
+
+    /// What [`packed`](Self::packed) gave.
+    pub fn unpacked([a, b, c, len, after_cr]: [u8; Self::PACKED_BYTES]) -> Self {
+        Self { bytes: [a, b, c], len, after_cr: after_cr != 0 }
+    }
+}
+
+/// Whether more bytes could make a character of these.
+fn is_incomplete(bytes: &[u8]) -> bool {
+    str::from_utf8(bytes).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+}
+
+/// A data event whose payload comes in pieces, cut anywhere, and goes out in as many.
 ///
 /// Text that is not UTF-8 comes out with U+FFFD in place of each bad sequence: an event stream is always
 /// UTF-8.
 #[derive(Debug)]
-pub struct DataEvent<'a> {
-    out: &'a mut Vec<u8>,
+pub struct DataEvent {
     encoding: SseEncoding,
-    /// The last byte was a CR, so a LF that follows belongs to it.
-    after_cr: bool,
     /// Nothing of the current line has been written.
     at_line_start: bool,
-    /// Bytes that wait for the next piece: part of a base64 group or of a UTF-8 sequence.
-    carry: [u8; 4],
-    carry_len: usize,
+    /// The last byte was a separator of JSON messages, which is written only if another one follows.
+    separator_due: bool,
+    /// The beginning of a character that the next piece may complete, or of a CRLF.
+    split: TextSplit,
+    /// Nothing of the payload has been written.
+    is_blank: bool,
+    /// Part of a base64 group.
+    group: [u8; 3],
+    group_len: usize,
 }
 
-impl<'a> DataEvent<'a> {
-    /// Starts an event at the end of `out`.
-    pub fn begin(out: &'a mut Vec<u8>, encoding: SseEncoding) -> DataEvent<'a> {
+impl DataEvent {
+    /// Most bytes that one byte of payload turns into, the first and the last few of the event aside: a line end
+    /// becomes one and the name of the next field, and the space that begins that line is doubled.
+    pub const BYTES_PER_BYTE_MAX: usize = 7;
+
+    /// Starts an event at the end of `out`. `split` is what the text before this event left unfinished.
+    pub fn begin(out: &mut Vec<u8>, encoding: SseEncoding, split: TextSplit) -> Self {
         out.extend_from_slice(b"event: data\ndata:");
         if encoding == SseEncoding::Json {
             out.push(b'[');
         }
-        let at_line_start = encoding == SseEncoding::Text;
-        DataEvent { out, encoding, after_cr: false, at_line_start, carry: [0; 4], carry_len: 0 }
-    }
-
-    /// Adds stored bytes.
-    pub fn push(&mut self, piece: &[u8]) {
-        match self.encoding {
-            SseEncoding::Json => self.push_lines(piece),
-            SseEncoding::Text => self.push_text(piece),
-            SseEncoding::Base64 => self.push_base64(piece),
+        Self {
+            encoding,
+            at_line_start: encoding == SseEncoding::Text,
+            separator_due: false,
+            split: if encoding == SseEncoding::Text { split } else { TextSplit::NONE },
+            is_blank: encoding == SseEncoding::Text,
+            group: [0; 3],
+            group_len: 0,
         }
     }
 
-    /// Ends the event.
-    pub fn finish(self) {
-        let carry = &self.carry[..self.carry_len];
+    /// Adds stored bytes, and appends to `out` what they are encoded.
+    pub fn push(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
         match self.encoding {
-            SseEncoding::Json => {
-                self.out.pop_if(|last| *last == json::SEPARATOR);
-                self.out.push(b']');
-            }
-            SseEncoding::Text if carry.is_empty() => {}
-            SseEncoding::Text => self.out.extend_from_slice(REPLACEMENT),
-            SseEncoding::Base64 => push_encoded(self.out, carry),
+            SseEncoding::Json => self.push_json(out, piece),
+            SseEncoding::Text => self.push_text(out, piece),
+            SseEncoding::Base64 => self.push_base64(out, piece),
         }
-        self.out.extend_from_slice(b"\n\n");
     }
 
-    fn push_lines(&mut self, piece: &[u8]) {
+    /// Whether all text that was added belongs to what is unfinished, so that there is nothing to be sent yet.
+    pub fn is_blank(&self) -> bool {
+        self.is_blank
+    }
+
+    /// What the text so far leaves unfinished.
+    pub fn split(&self) -> TextSplit {
+        self.split
+    }
+
+    /// Ends the event. Returns what its text left unfinished, for the next event to begin with.
+    pub fn finish(self, out: &mut Vec<u8>) -> TextSplit {
+        match self.encoding {
+            SseEncoding::Json => out.push(b']'),
+            SseEncoding::Text => {}
+            SseEncoding::Base64 => push_encoded(out, &self.group[..self.group_len]),
+        }
+        out.extend_from_slice(b"\n\n");
+        self.split
+    }
+
+    /// Ends the event where nothing will ever follow: a character that was begun is a bad sequence.
+    pub fn finish_for_good(mut self, out: &mut Vec<u8>) {
+        if self.split.is_within_character() {
+            self.push_lines(out, REPLACEMENT);
+        }
+        self.finish(out);
+    }
+
+    fn push_json(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
+        let Some((last, before)) = piece.split_last() else { return };
+        if std::mem::take(&mut self.separator_due) {
+            self.push_lines(out, &[json::SEPARATOR]);
+        }
+        self.separator_due = *last == json::SEPARATOR;
+        self.push_lines(out, if self.separator_due { before } else { piece });
+    }
+
+    fn push_lines(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
         let mut rest = match piece {
             [] => return,
-            [b'\n', rest @ ..] if self.after_cr => rest,
+            [b'\n', rest @ ..] if self.split.after_cr => rest,
             _ => piece,
         };
-        self.after_cr = false;
+        self.split.after_cr = false;
+        self.is_blank &= rest.is_empty();
         while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
-            self.push_within_line(&rest[..end]);
-            self.out.extend_from_slice(b"\ndata:");
+            self.push_within_line(out, &rest[..end]);
+            out.extend_from_slice(b"\ndata:");
             self.at_line_start = true;
             rest = match &rest[end..] {
                 [b'\r', b'\n', rest @ ..] => rest,
                 [b'\r'] => {
-                    self.after_cr = true;
+                    self.split.after_cr = true;
                     return;
                 }
                 after => &after[1..],
             };
         }
-        self.push_within_line(rest);
+        self.push_within_line(out, rest);
     }
 
-    fn push_within_line(&mut self, text: &[u8]) {
+    fn push_within_line(&mut self, out: &mut Vec<u8>, text: &[u8]) {
         if self.at_line_start && text.first() == Some(&b' ') {
-            self.out.push(b' ');
+            out.push(b' ');
         }
         self.at_line_start &= text.is_empty();
-        self.out.extend_from_slice(text);
+        out.extend_from_slice(text);
     }
 
-    fn push_text(&mut self, piece: &[u8]) {
-        let mut rest = self.complete_carried_character(piece);
+    fn push_text(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
+        let mut rest = self.complete_split_character(out, piece);
         while !rest.is_empty() {
             let (valid, bad) = match str::from_utf8(rest) {
                 Ok(_) => (rest.len(), None),
                 Err(error) => (error.valid_up_to(), Some(error.error_len())),
             };
-            self.push_lines(&rest[..valid]);
+            self.push_lines(out, &rest[..valid]);
             rest = &rest[valid..];
             match bad {
                 None => {}
                 Some(Some(length)) => {
-                    self.push_lines(REPLACEMENT);
+                    self.push_lines(out, REPLACEMENT);
                     rest = &rest[length..];
                 }
                 // The piece ends within a character that the next one may complete.
                 Some(None) => {
-                    self.carry[..rest.len()].copy_from_slice(rest);
-                    self.carry_len = rest.len();
+                    self.split = TextSplit::within(rest);
                     return;
                 }
             }
@@ -132,51 +236,49 @@ impl<'a> DataEvent<'a> {
     }
 
     /// Feeds the character begun in an earlier piece, byte by byte, and returns what it did not take.
-    fn complete_carried_character<'p>(&mut self, mut piece: &'p [u8]) -> &'p [u8] {
-        while self.carry_len > 0
+    fn complete_split_character<'p>(&mut self, out: &mut Vec<u8>, mut piece: &'p [u8]) -> &'p [u8] {
+        while self.split.is_within_character()
             && let [byte, rest @ ..] = piece
         {
-            let mut sequence = self.carry;
-            sequence[self.carry_len] = *byte;
-            let sequence = &sequence[..=self.carry_len];
-            match str::from_utf8(sequence) {
-                Ok(_) => {
-                    self.carry_len = 0;
-                    self.push_lines(sequence);
-                    piece = rest;
-                }
-                Err(error) if error.error_len().is_none() => {
-                    self.carry[self.carry_len] = *byte;
-                    self.carry_len += 1;
-                    piece = rest;
-                }
+            let begun = self.split.begun().len();
+            let mut sequence = [0; SPLIT_BYTES_MAX + 1];
+            sequence[..begun].copy_from_slice(self.split.begun());
+            sequence[begun] = *byte;
+            let sequence = &sequence[..=begun];
+            if is_incomplete(sequence) {
+                self.split = TextSplit::within(sequence);
+                piece = rest;
+                continue;
+            }
+            self.split = TextSplit::NONE;
+            if str::from_utf8(sequence).is_ok() {
+                self.push_lines(out, sequence);
+                piece = rest;
+            } else {
                 // The byte does not continue the character; it is looked at again as a beginning.
-                Err(_) => {
-                    self.carry_len = 0;
-                    self.push_lines(REPLACEMENT);
-                }
+                self.push_lines(out, REPLACEMENT);
             }
         }
         piece
     }
 
-    fn push_base64(&mut self, mut piece: &[u8]) {
-        while self.carry_len > 0
+    fn push_base64(&mut self, out: &mut Vec<u8>, mut piece: &[u8]) {
+        while self.group_len > 0
             && let [byte, rest @ ..] = piece
         {
-            self.carry[self.carry_len] = *byte;
-            self.carry_len += 1;
+            self.group[self.group_len] = *byte;
+            self.group_len += 1;
             piece = rest;
-            if self.carry_len == 3 {
-                push_encoded(self.out, &self.carry[..3]);
-                self.carry_len = 0;
+            if self.group_len == 3 {
+                push_encoded(out, &self.group);
+                self.group_len = 0;
             }
         }
         let whole = piece.len() - piece.len() % 3;
-        push_encoded(self.out, &piece[..whole]);
+        push_encoded(out, &piece[..whole]);
         for &byte in &piece[whole..] {
-            self.carry[self.carry_len] = byte;
-            self.carry_len += 1;
+            self.group[self.group_len] = byte;
+            self.group_len += 1;
         }
     }
 }

@@ -10,8 +10,11 @@ use std::{
 
 use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX, Stats};
 use alluvium_env::Env;
-use alluvium_http::{Drained, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors};
+use alluvium_http::{
+    Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+};
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
+use rustix::process::Signal;
 use tokio::{runtime, signal::unix};
 
 use crate::{
@@ -26,6 +29,9 @@ const SHARDS_AUTO_MAX: usize = 8;
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
 pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
     logging::start(config);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything is written.
+    let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
@@ -33,9 +39,10 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
     let recovered = recovered(&engine, began.elapsed());
     let shutdown = Shutdown::new();
-    let streams = Streams::new(engine.clone(), env, streams_options(config), shutdown.clone());
-    let server = Server::start(listener, streams, server_options(config), shutdown)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let responses = Arc::new(ResponseBudget::new(to_usize(config.responses_bytes_max.0)));
+    let streams_options = streams_options(config, Arc::clone(&responses));
+    let streams = Streams::new(engine.clone(), env, streams_options, shutdown.clone());
+    let server = Server::start(listener, streams, server_options(config, responses), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
@@ -46,6 +53,13 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     engine.shutdown();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Has a write beyond the limit on file size (`ulimit -f`) fail as one on a full disk does. Left alone, the signal
+/// that comes with it would end the process before it sees the error.
+fn survive_file_size_limit(runtime: &runtime::Runtime) -> io::Result<unix::Signal> {
+    let _entered = runtime.enter();
+    unix::signal(unix::SignalKind::from_raw(Signal::XFSZ.as_raw()))
 }
 
 /// The signals that stop a server.
@@ -145,7 +159,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options
 }
 
-fn streams_options(config: &Config) -> StreamsOptions {
+fn streams_options(config: &Config, responses: Arc<ResponseBudget>) -> StreamsOptions {
     StreamsOptions {
         public_url: config.public_url.0.clone(),
         long_poll_timeout: config.long_poll_timeout,
@@ -155,13 +169,15 @@ fn streams_options(config: &Config) -> StreamsOptions {
         waiters_max: config.waiters_max,
         bodies_bytes_max: to_usize(config.bodies_bytes_max.0),
         body_timeout: config.body_timeout,
+        responses,
+        cache_visibility: config.cache_visibility,
         snapshot_bytes_max: to_usize(config.snapshot_bytes_max.0),
         bootstrap_bytes_max: config.bootstrap_bytes_max.0,
         public_history: config.public_history,
     }
 }
 
-fn server_options(config: &Config) -> ServerOptions {
+fn server_options(config: &Config, responses: Arc<ResponseBudget>) -> ServerOptions {
     let reactors = config.reactors.unwrap_or_else(default_reactors);
     ServerOptions {
         reactors,
@@ -169,6 +185,7 @@ fn server_options(config: &Config) -> ServerOptions {
         connections_max: config.connections_max,
         header_bytes_max: to_usize(config.header_bytes_max.0),
         idle_timeout: config.idle_timeout,
+        responses,
     }
 }
 

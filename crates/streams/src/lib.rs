@@ -11,5 +11,5 @@ mod state;
 mod waiters;
 
 pub use http::MOUNT;
-pub use options::Options;
+pub use options::{CacheVisibility, Options};
 pub use state::Streams;

@@ -17,6 +17,10 @@ pub const SSE_HEARTBEAT: Duration = Duration::from_secs(15);
 /// Stored bytes of one SSE data event, more only if a single message is larger.
 pub const SSE_EVENT_BYTES_MAX: u64 = 256 * 1024;
 
+/// Bytes of one piece of a long event, about. Events of up to two pieces are made at once, for all subscribers at
+/// their place.
+pub const SSE_PIECE_BYTES: usize = 64 * 1024;
+
 /// Stored bytes of one catch-up or long-poll response, more only if a single message is larger.
 pub const READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 

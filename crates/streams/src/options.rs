@@ -1,6 +1,8 @@
 //! What the surface is told when it starts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use alluvium_http::ResponseBudget;
 
 /// How the surface behaves. See [`limits`](crate::limits) for the defaults.
 #[derive(Clone, Debug)]
@@ -27,4 +29,27 @@ pub struct Options {
     pub bootstrap_bytes_max: u64,
     /// Whether shared caches may keep what a stream held before its floor moved.
     pub public_history: bool,
+    /// What responses hold in memory; the same that the HTTP server is given.
+    pub responses: Arc<ResponseBudget>,
+    /// Who may cache responses with data.
+    pub cache_visibility: CacheVisibility,
+}
+
+/// Who may cache a response that can be cached (PROTOCOL §10.1, §12.5).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CacheVisibility {
+    /// Anyone on the way, such as a content delivery network.
+    Public,
+    /// Only the client that asked.
+    Private,
+}
+
+impl CacheVisibility {
+    /// The directive of `Cache-Control`.
+    pub const fn directive(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Private => "private",
+        }
+    }
 }

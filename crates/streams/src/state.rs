@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alluvium_engine::Engine;
 use alluvium_env::Env;
 use alluvium_http::{BodyBudget, CollectLimits, Handler, Request, Response, Shutdown};
-use alluvium_protocol::cursor::{self, JITTER_S_MAX};
+use alluvium_protocol::cursor::{self, InvalidCursor, JITTER_S_MAX};
 
 use ::http::{HeaderMap, header::EXPECT};
 
@@ -57,8 +57,14 @@ impl State {
         self.env.random.next_u128()
     }
 
-    pub(crate) fn cursor(&self, client: Option<&str>) -> u64 {
+    /// The cursor for a client that sent this one.
+    pub(crate) fn cursor_after(&self, client: Option<&str>) -> Result<u64, InvalidCursor> {
         cursor::response_cursor(self.now_ms(), client, || 1 + self.random_below(JITTER_S_MAX))
+    }
+
+    /// The cursor some time after a client was promised `cursor`.
+    pub(crate) fn cursor_from(&self, cursor: u64) -> u64 {
+        cursor.max(cursor::current_cursor(self.now_ms()))
     }
 
     /// The limits of a request's body.

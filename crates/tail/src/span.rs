@@ -16,7 +16,7 @@ pub struct SpanKey {
     /// Last position, exclusive.
     pub to: u64,
     /// Tells apart encodings of the same bytes (for example with another resume token).
-    pub variant: u64,
+    pub variant: u128,
 }
 
 /// The last span that was encoded for the logs that share a place.

@@ -2,7 +2,8 @@
 //!
 //! After a failed `fdatasync` the kernel may have dropped the pages, so trying again proves nothing; the only safe
 //! answer is to stop and to recover from what is on disk. Both failures are injected from outside, into the
-//! unchanged binary: the sync by `strace`, the write by a limit on file size that is set while the server runs.
+//! unchanged binary: the sync by `strace`, the write by a limit on file size that is set while the server runs. Such a limit that only
+//! keeps a new segment from being made is something else: there is no room, and nothing has failed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,6 +27,8 @@ const FIRST_FAILED_SYNC: u32 = 150;
 const APPENDS_BEFORE_LIMIT: usize = 20;
 /// Writes behind this position fail once the limit is set.
 const FILE_BYTES_LIMIT: u64 = 4_096;
+/// Size of a segment where the limit is one on further segments.
+const SEGMENT_BYTES: u64 = 2 << 20;
 /// A writer that gets this far was never stopped.
 const APPENDS_MAX: usize = 100_000;
 
@@ -48,19 +51,55 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("a failed write stops the server, and a restart has everything acknowledged", || {
         let scratch = tempfile::tempdir()?;
         let plain = Launch::new(binary, &scratch.path().join("data"), &["--shards", "2"]);
-        let mut shielded = plain.clone();
-        // Without this the kernel ends the process with a signal before it can see the error.
-        let shell = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"];
-        shielded.program = shell.iter().map(|&word| word.to_owned()).chain(plain.program.clone()).collect();
-        let server = shielded.start()?;
+        let server = plain.start()?;
         let mut writers = create(server.address)?;
         write_all(&mut writers, server.address, APPENDS_BEFORE_LIMIT)?;
-        let limit = Rlimit { current: Some(FILE_BYTES_LIMIT), maximum: Some(FILE_BYTES_LIMIT) };
-        let pid = Pid::from_raw(i32::try_from(server.pid())?).context("process id")?;
-        prlimit(Some(pid), Resource::Fsize, limit).context("limit the size of files")?;
+        limit_files(&server, Some(FILE_BYTES_LIMIT))?;
         write_all(&mut writers, server.address, APPENDS_MAX)?;
         stopped_and_recovered(server, &plain, &mut writers)
     });
+    report.check("a limit on file size is a full disk: told as such, and over once it is lifted", || {
+        let scratch = tempfile::tempdir()?;
+        let flags = ["--shards", "1", "--segment-bytes", "2MiB", "--append-bytes-max", "1MiB"];
+        let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+        let mut writers = create(server.address)?;
+        write_all(&mut writers, server.address, APPENDS_BEFORE_LIMIT)?;
+        // What there is can be written to; another segment does not fit.
+        limit_files(&server, Some(SEGMENT_BYTES - 1))?;
+        until_refused(&mut writers, server.address)?;
+        let mut connection = Connection::open(server.address)?;
+        writers.iter().try_for_each(|writer| writer.check_content(&mut connection))?;
+        limit_files(&server, None)?;
+        for writer in &mut writers {
+            writer.verify(&mut connection).with_context(|| writer.to_string())?;
+        }
+        server.stop()?;
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Limits the size of files that a running server writes, or lifts the limit.
+fn limit_files(server: &Server, bytes: Option<u64>) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(server.pid())?).context("process id")?;
+    let limit = Rlimit { current: bytes, maximum: None };
+    prlimit(Some(pid), Resource::Fsize, limit).context("limit the size of files")?;
+    Ok(())
+}
+
+/// Lets one writer after the other append until it is told that there is no room.
+fn until_refused(writers: &mut [Writer], address: SocketAddr) -> Result<()> {
+    let mut connection = Connection::open(address)?;
+    'writers: for writer in writers {
+        for _ in 0..APPENDS_MAX {
+            if let Answer::Refused(response) = writer.append_next(&mut connection)? {
+                let response = response.expect(&[507], "an append beyond the limit")?;
+                ensure!(response.header("alluvium-error") == Some("storage_full"), "{response:?}");
+                continue 'writers;
+            }
+        }
+        bail!("{APPENDS_MAX} appends and the limit is not reached");
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use alluvium_env::sim::Rng;
 use alluvium_protocol::{Offset, OffsetQuery};
 
 use crate::client::{bucket_id, content_type, lookup_refusal, stream_path};
+use crate::cuts::compare_latest;
 use crate::draw::{BUCKETS, PATHS};
 use crate::model::{Answer, Message, Model, Refusal, Stream};
 use crate::operation::{AppendAsk, Body, Kind, Stamp};
@@ -128,7 +129,10 @@ impl World {
         settle(candidate, &engine, now_ms);
         for path in PATHS {
             let expected = candidate.find(path, now_ms);
-            compare_head(&engine, path, expected)?;
+            compare_head(&engine, path, expected.clone())?;
+            if let Ok(stream) = expected {
+                compare_latest(&engine, stream)?;
+            }
         }
         for name in BUCKETS {
             compare_bucket(&engine, name, candidate, now_ms)?;

@@ -1,6 +1,6 @@
 //! Snapshots and cuts: what the engine keeps readable, compared with what the model says was there.
 
-use alluvium_engine::{Bootstrap, ReadError, Snapshot as Published, SnapshotError, StreamReader};
+use alluvium_engine::{Bootstrap, Engine, ReadError, Snapshot as Published, SnapshotError, StreamReader};
 use alluvium_protocol::Offset;
 
 use crate::check::{Trouble, between};
@@ -125,6 +125,18 @@ impl HeldCut {
             None => Ok(()),
             Some(missing) => Err(Trouble::Wrong(format!("a cut lacks the message before {}", missing.end))),
         }
+    }
+}
+
+/// Tells two snapshots at the same offset apart by their bodies. Says nothing when the disk does not give them.
+pub(crate) fn compare_latest(engine: &Engine, stream: &Stream) -> Result<(), String> {
+    let Some(latest) = &stream.retained.latest else { return Ok(()) };
+    match engine.open_snapshot(&stream_path(&stream.path), latest.offset) {
+        Err(error) => Err(format!("the snapshot of `{}`: {error}", stream.path)),
+        Ok(found) => match compare_body(&found, latest) {
+            Err(Trouble::Wrong(what)) => Err(what),
+            Ok(()) | Err(Trouble::Fault(_)) => Ok(()),
+        },
     }
 }
 

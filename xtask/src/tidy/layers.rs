@@ -15,6 +15,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-http", 2),
     ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
+    ("alluvium-feed-replica", 3),
+    ("alluvium-sqlstore", 4),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
     ("alluvium-server", 5),
@@ -22,7 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
 ];
 /// Crates of development: they may use everything, and nothing may use them.
 const DEVELOPMENT: &[&str] =
-    &["alluvium-sim", "alluvium-bench", "alluvium-conformance", "alluvium-fuzz", "xtask"];
+    &["alluvium-feeds-sim", "alluvium-sim", "alluvium-bench", "alluvium-conformance", "alluvium-fuzz", "xtask"];
 /// Edges that the numbers would allow and the purpose of a crate does not.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("alluvium-http", "alluvium-protocol", "the HTTP plumbing knows no protocol"),

@@ -40,7 +40,7 @@ fn the_tour_with_curl_shows_what_the_readme_says() {
         r#"{"text":"fine"}"#,
         "\"upToDate\":true",
         // Resumed; then once, and again.
-        r#"[{"text":"fine"}]HTTP/1.1 200"#,
+        "\n[{\"text\":\"fine\"}]\nHTTP/1.1 200",
         "HTTP/1.1 204",
         // Forked.
         "HTTP/1.1 201",

@@ -10,7 +10,7 @@ use alluvium_protocol::OffsetQuery;
 use crate::support::{Fixture, small_options};
 
 /// Changes one byte in the middle of `needle` in a file whose name starts with `prefix`.
-fn damage(dir: &Path, prefix: &str, needle: &[u8]) -> PathBuf {
+pub(crate) fn damage(dir: &Path, prefix: &str, needle: &[u8]) -> PathBuf {
     for shard in fs::read_dir(dir.join("streams")).unwrap() {
         for file in fs::read_dir(shard.unwrap().path()).unwrap() {
             let file = file.unwrap().path();

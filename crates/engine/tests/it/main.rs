@@ -11,6 +11,7 @@ mod forks;
 mod full_disk;
 mod lifetime;
 mod many;
+mod pieces;
 mod snapshots;
 mod states;
 mod support;

@@ -3,22 +3,26 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
 use alluvium_http::{
-    Body, Drained, HEAVY_BYTES_MIN, Handler, Request, Response, Server, ServerOptions, Shutdown, bind,
+    Body, Drained, HEAVY_BYTES_MIN, Handler, Request, Response, ResponseBudget, Server, ServerOptions,
+    Shutdown, bind,
 };
 
 use crate::LONG;
 
-/// Answers `/large` with a large body and everything else with the name of the thread.
+/// Answers `/large` and `/huge` with such a body and everything else with the name of the thread.
 struct Where;
 
 impl Handler for Where {
     async fn handle(&self, request: Request) -> Response {
         Response::new(match request.uri().path() {
             "/large" => Body::full(vec![b'x'; usize::try_from(HEAVY_BYTES_MIN).unwrap()]),
+            // More than the buffers of both ends take.
+            "/huge" => Body::full(vec![b'x'; 64 * 1024 * 1024]),
             _ => Body::full(std::thread::current().name().unwrap_or_default().to_owned()),
         })
     }
@@ -31,6 +35,7 @@ fn start(reactors: usize, heavy_reactors: usize) -> Server<Where> {
         connections_max: 100,
         header_bytes_max: 8 * 1024,
         idle_timeout: LONG,
+        responses: Arc::new(ResponseBudget::new(usize::MAX)),
     };
     let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     Server::start(listener, Where, options, Shutdown::new()).unwrap()
@@ -121,10 +126,7 @@ fn a_moved_connection_that_does_not_read_is_cut_at_the_deadline() {
     let server = start(1, 1);
     let mut heavy = Client::connect(&server);
     heavy.get("/large");
-    // More than the buffers of both ends take.
-    for _ in 0..64 {
-        write!(heavy.0.get_mut(), "GET /large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    }
+    write!(heavy.0.get_mut(), "GET /huge HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     heavy.0.read_exact(&mut [0]).unwrap();
     assert_eq!(drain(server, Duration::from_millis(100)), Drained::Cut { connections: 1 });
 }

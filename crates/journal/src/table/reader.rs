@@ -120,11 +120,24 @@ impl Table {
     pub fn boundaries(&self, block: usize) -> Result<Vec<(u32, bool)>, TableError> {
         let entry = &self.blocks[block];
         let bytes = self.read(entry.boundaries_at, entry.boundaries_len)?;
-        if crc32c::crc32c(&bytes) != entry.boundaries_crc {
+        self.decode(entry, &bytes)
+    }
+
+    /// As [`boundaries`](Self::boundaries) if that needs no waiting for the device.
+    pub fn boundaries_cached(&self, block: usize) -> Result<Option<Vec<(u32, bool)>>, TableError> {
+        let entry = &self.blocks[block];
+        let mut bytes = vec![0; entry.boundaries_len as usize];
+        let is_read = self.file.read_cached_at(&mut bytes, entry.boundaries_at);
+        let is_read = is_read.map_err(io_fault("read", &self.path))?;
+        is_read.then(|| self.decode(entry, &bytes)).transpose()
+    }
+
+    fn decode(&self, entry: &BlockEntry, bytes: &[u8]) -> Result<Vec<(u32, bool)>, TableError> {
+        if crc32c::crc32c(bytes) != entry.boundaries_crc {
             let reason = "the checksum of a block's message boundaries doesn't match";
             return Err(self.damage(entry.boundaries_at, reason).into());
         }
-        decode_boundaries(&bytes, entry).map_err(|_| {
+        decode_boundaries(bytes, entry).map_err(|_| {
             self.damage(entry.boundaries_at, "a block's message boundaries don't fit its data").into()
         })
     }

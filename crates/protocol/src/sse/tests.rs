@@ -45,11 +45,11 @@ fn read_events(stream: &[u8]) -> Vec<Event> {
 
 fn encode(encoding: SseEncoding, pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut out = b"event: earlier\ndata:x\n\n".to_vec();
-    let mut event = DataEvent::begin(&mut out, encoding);
+    let mut event = DataEvent::begin(&mut out, encoding, TextSplit::NONE);
     for piece in pieces {
-        event.push(piece);
+        event.push(&mut out, piece);
     }
-    event.finish();
+    event.finish_for_good(&mut out);
     out
 }
 
@@ -187,8 +187,58 @@ proptest! {
 
     #[test]
     fn where_the_pieces_are_cut_makes_no_difference(pieces in pieces()) {
-        for encoding in [SseEncoding::Text, SseEncoding::Base64] {
+        for encoding in [SseEncoding::Text, SseEncoding::Base64, SseEncoding::Json] {
             prop_assert_eq!(encode(encoding, &pieces), encode(encoding, &[pieces.concat()]));
         }
+    }
+
+    /// What goes out piece by piece, each encoded into a buffer of its own, is what goes out whole.
+    #[test]
+    fn an_event_in_buffers_is_the_event_in_one(pieces in pieces()) {
+        for encoding in [SseEncoding::Text, SseEncoding::Base64, SseEncoding::Json] {
+            let mut buffers = vec![Vec::new()];
+            let mut event = DataEvent::begin(&mut buffers[0], encoding, TextSplit::NONE);
+            for piece in &pieces {
+                let mut buffer = Vec::new();
+                event.push(&mut buffer, piece);
+                // A separator or a group of the piece before may come on top.
+                prop_assert!(buffer.len() <= (piece.len() + 1) * DataEvent::BYTES_PER_BYTE_MAX);
+                buffers.push(buffer);
+            }
+            let mut last = Vec::new();
+            event.finish_for_good(&mut last);
+            buffers.push(last);
+            let mut whole = Vec::new();
+            data_event(&mut whole, encoding, &pieces.concat());
+            prop_assert_eq!(buffers.concat(), whole);
+        }
+    }
+
+    /// A reader that goes away after any event and comes back at its end, knowing nothing but the bytes before, has
+    /// the same text in the end as one that stayed, and as one that read everything at once.
+    #[test]
+    fn characters_split_between_events_arrive_once_and_whole(
+        pieces in pieces(),
+        stays in prop::collection::vec(any::<bool>(), 6),
+    ) {
+        let stored = pieces.concat();
+        let (mut split, mut end, mut out) = (TextSplit::NONE, 0, Vec::new());
+        for (piece, stays) in pieces.iter().zip(stays) {
+            let before = out.len();
+            let mut event = DataEvent::begin(&mut out, SseEncoding::Text, split);
+            event.push(&mut out, piece);
+            end += piece.len();
+            let is_blank = event.is_blank();
+            split = event.finish(&mut out);
+            prop_assert_eq!(is_blank, &out[before..] == b"event: data\ndata:\n\n");
+            prop_assert_eq!(split, TextSplit::at_end_of(&stored[..end]));
+            prop_assert_eq!(split, TextSplit::unpacked(split.packed()));
+            if !stays {
+                split = TextSplit::at_end_of(&stored[end.saturating_sub(3)..end]);
+            }
+        }
+        DataEvent::begin(&mut out, SseEncoding::Text, split).finish_for_good(&mut out);
+        let text: String = read_events(&out).into_iter().map(|event| event.data).collect();
+        prop_assert_eq!(text, line_ends_as_lf(&String::from_utf8_lossy(&stored)));
     }
 }

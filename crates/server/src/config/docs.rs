@@ -125,6 +125,16 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
             bytes(streams::SSE_EVENT_BYTES_MAX),
             "further events",
         ),
+        (
+            "one piece of an SSE data event that is longer",
+            format!("about {}", bytes(streams::SSE_PIECE_BYTES as u64)),
+            "it is encoded while it is sent",
+        ),
+        (
+            "response bytes that one reader which stopped reading holds",
+            format!("about {}", bytes((alluvium_http::QUEUED_BYTES_MAX + alluvium_http::PIECE_BYTES) as u64)),
+            "the rest is made once it reads on",
+        ),
         ("silence of an SSE response", seconds(streams::SSE_HEARTBEAT.as_secs()), "a comment is sent"),
         (
             "variation of `sse-cycle`",

@@ -10,7 +10,7 @@ use alluvium_engine::{
     QUEUE_BYTES_MAX_DEFAULT, RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, SNAPSHOT_BYTES_MAX_DEFAULT,
     SNAPSHOT_GRACE_MS_DEFAULT, STREAMS_MAX_DEFAULT, UPLOADS_MAX_DEFAULT,
 };
-use alluvium_streams::limits as streams;
+use alluvium_streams::{CacheVisibility, limits as streams};
 
 use super::value::{ByteSize, LogFilter, LogFormat, PublicUrl, Value};
 
@@ -85,6 +85,9 @@ options! {
     "append-bytes-max" => append_bytes_max: ByteSize = ByteSize(APPEND_BYTES_MAX_DEFAULT as u64);
     /// Largest response to a catch-up read; the client asks again for the rest.
     "read-bytes-max" => read_bytes_max: ByteSize = ByteSize(streams::READ_BYTES_MAX);
+    /// Who may cache responses with data: `public` for anyone on the way, such as a content delivery network,
+    /// `private` for the client alone.
+    "cache-visibility" => cache_visibility: CacheVisibility = CacheVisibility::Public;
     /// Largest snapshot. A larger one is answered `413`.
     "snapshot-bytes-max" => snapshot_bytes_max: ByteSize = ByteSize(SNAPSHOT_BYTES_MAX_DEFAULT);
     /// How long a replaced snapshot stays readable for those who were just sent to it.
@@ -106,6 +109,9 @@ options! {
     "header-bytes-max" => header_bytes_max: ByteSize = ByteSize(alluvium_http::HEADER_BYTES_MAX as u64);
     /// Bytes of partly received request bodies held at once. More is answered `503`.
     "bodies-bytes-max" => bodies_bytes_max: ByteSize = ByteSize(streams::BODIES_BYTES_MAX as u64);
+    /// Bytes of responses that may wait in memory for readers that have stopped reading. Beyond it, responses go out
+    /// in pieces of 16 KiB, and each further reader that stops holds no more than two of those.
+    "responses-bytes-max" => responses_bytes_max: ByteSize = ByteSize(alluvium_http::RESPONSES_BYTES_MAX as u64);
     /// How long a request body may take to arrive. A slower one is answered `408`.
     "body-timeout" => body_timeout: Duration = streams::BODY_TIMEOUT;
     /// How long a connection may stay without a request before it is closed.

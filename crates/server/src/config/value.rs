@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alluvium_engine::Durability;
+use alluvium_streams::CacheVisibility;
 
 /// A value of an option: one text form, the same in flags, variables and the file.
 pub(crate) trait Value: Sized {
@@ -114,6 +115,19 @@ impl Value for Durability {
             Self::Fsync => "fsync".to_owned(),
             Self::Os => "os".to_owned(),
         }
+    }
+}
+
+impl Value for CacheVisibility {
+    const KIND: &'static str = "public|private";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let known = [Self::Public, Self::Private].into_iter().find(|known| known.directive() == text);
+        known.ok_or_else(|| "expected `public` or `private`".to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.directive().to_owned()
     }
 }
 

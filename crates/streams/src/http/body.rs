@@ -1,13 +1,13 @@
 //! The body of a read: stored bytes as they are, in JSON mode between brackets (PROTOCOL §5.6, §9.1.5).
 //!
-//! Bytes in memory go out as they lie, and what the page cache has is read in place: it is sent on while the
-//! processor's own cache still has it. Only what must come from the device is read on the runtime's blocking threads.
-//! A response holds one piece at a time, however large it is.
+//! What memory or the page cache has is copied in place: it is sent on while the processor's own cache still has it.
+//! Only what must come from the device is read on the runtime's blocking threads. A response holds one piece at a
+//! time, however large it is, and keeps nothing else in memory for its reader.
 
-use std::{collections::VecDeque, ops::Range};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use alluvium_engine::{ReadFault, ReadPlan};
-use alluvium_http::{Body, BodyError};
+use alluvium_http::{Body, BodyError, Feed, ResponseBudget};
 use bytes::Bytes;
 
 use super::error::Failure;
@@ -23,42 +23,53 @@ pub(super) enum Framing {
 }
 
 /// The body for everything in `plan`. Fails only before the first byte is sent; a later fault breaks the body off.
-pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, Failure> {
+pub(super) async fn read_body(
+    budget: &Arc<ResponseBudget>,
+    mut plan: ReadPlan,
+    framing: Framing,
+) -> Result<Body, Failure> {
     let mut frame = Frame { framing, left: plan.len, opened: false };
     let response_bytes = frame.response_bytes();
     if plan.len == 0 {
         return Ok(Body::full(frame.whole_empty()));
     }
-    if plan.in_memory() {
-        let mut plan = plan;
-        let mut pieces = VecDeque::new();
+    let mut pieces = VecDeque::new();
+    if plan.in_memory() && response_bytes <= budget.piece_bytes() as u64 {
         while let Some(read) = plan.fetch() {
             frame.push(read?, &mut pieces);
         }
-        return Ok(joined_if_small(pieces, response_bytes));
+        return Ok(joined(&pieces, response_bytes));
     }
-    let (mut plan, first) = read_next(plan.for_socket()).await;
-    let mut pieces = VecDeque::new();
-    frame.push(first.transpose()?.unwrap_or_default(), &mut pieces);
-    if frame.left == 0 {
-        return Ok(joined_if_small(pieces, response_bytes));
+    let mut plan = plan.patient();
+    plan.set_piece_bytes(budget.piece_bytes());
+    let (mut plan, first) = read_next_for_socket(plan).await;
+    let Read { bytes, mut is_mapped } = first.transpose()?.unwrap_or_default();
+    frame.push(bytes, &mut pieces);
+    if frame.left == 0 && response_bytes <= JOINED_BYTES_MAX {
+        return Ok(joined(&pieces, response_bytes));
     }
+    let budget = Arc::clone(budget);
     Ok(Body::chunks(response_bytes, async move |mut feed| {
         loop {
             for piece in pieces.drain(..) {
-                feed.send(piece).await;
+                if is_mapped {
+                    feed.send_mapped(piece).await;
+                } else {
+                    feed.send(piece).await;
+                }
             }
             if frame.left == 0 {
                 return Ok(());
             }
-            let (rest, read) = read_next(plan).await;
+            plan.set_piece_bytes(budget.piece_bytes());
+            let (rest, read) = read_next_for_socket(plan).await;
             plan = rest;
             match read {
-                Some(Ok(read)) => frame.push(read, &mut pieces),
-                Some(Err(fault)) => {
-                    tracing::error!(%fault, "stored bytes cannot be read");
-                    return Err(BodyError(fault.to_string()));
+                Some(Ok(read)) => {
+                    is_mapped = read.is_mapped;
+                    frame.push(read.bytes, &mut pieces);
                 }
+                Some(Err(fault)) => return Err(broken(&fault)),
                 None => return Err(BodyError("stored bytes end early".to_owned())),
             }
         }
@@ -66,37 +77,94 @@ pub(super) async fn read_body(plan: ReadPlan, framing: Framing) -> Result<Body, 
 }
 
 /// The body for a range of the bytes in `plan`, which lies within them. What comes before it is read all the same.
-pub(super) async fn part_body(plan: ReadPlan, range: Range<u64>) -> Result<Body, Failure> {
-    let (mut plan, first) = read_next(plan.for_socket()).await;
-    let mut pieces = first.transpose()?.unwrap_or_default();
+pub(super) async fn part_body(
+    budget: &Arc<ResponseBudget>,
+    plan: ReadPlan,
+    range: Range<u64>,
+) -> Result<Body, Failure> {
+    let mut plan = plan.patient();
+    plan.set_piece_bytes(budget.piece_bytes());
+    let (mut plan, first) = read_next_for_socket(plan).await;
+    let mut read = first.transpose()?.unwrap_or_default();
+    let budget = Arc::clone(budget);
     Ok(Body::chunks(range.end - range.start, async move |mut feed| {
         let mut at = 0;
         loop {
-            for piece in pieces {
+            for piece in &read.bytes {
                 let length = piece.len() as u64;
                 let from = range.start.saturating_sub(at).min(length);
                 let to = range.end.saturating_sub(at).min(length);
                 at += length;
                 if from < to {
                     let index = |place| usize::try_from(place).unwrap_or(usize::MAX);
-                    feed.send(piece.slice(index(from)..index(to))).await;
+                    read.send(piece.slice(index(from)..index(to)), &mut feed).await;
                 }
             }
             if at >= range.end {
                 return Ok(());
             }
-            let (rest, read) = read_next(plan).await;
+            plan.set_piece_bytes(budget.piece_bytes());
+            let (rest, next) = read_next_for_socket(plan).await;
             plan = rest;
-            pieces = match read {
+            read = match next {
                 Some(Ok(read)) => read,
-                Some(Err(fault)) => {
-                    tracing::error!(%fault, "stored bytes cannot be read");
-                    return Err(BodyError(fault.to_string()));
-                }
+                Some(Err(fault)) => return Err(broken(&fault)),
                 None => return Err(BodyError("stored bytes end early".to_owned())),
             };
         }
     }))
+}
+
+/// Logs why a body has to break off.
+pub(super) fn broken(fault: &ReadFault) -> BodyError {
+    tracing::error!(%fault, "stored bytes cannot be read");
+    BodyError(fault.to_string())
+}
+
+/// What a read has given.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub(super) bytes: Vec<Bytes>,
+    /// They must not be looked at, and take no memory.
+    pub(super) is_mapped: bool,
+}
+
+impl Read {
+    fn mapped(bytes: Bytes) -> Self {
+        Self { bytes: vec![bytes], is_mapped: true }
+    }
+
+    fn copied(bytes: Vec<Bytes>) -> Self {
+        Self { bytes, is_mapped: false }
+    }
+
+    /// Sends one of the pieces, or a part of it.
+    async fn send(&self, piece: Bytes, feed: &mut Feed) {
+        if self.is_mapped {
+            feed.send_mapped(piece).await;
+        } else {
+            feed.send(piece).await;
+        }
+    }
+}
+
+/// As [`read_next`], for bytes that are only sent.
+pub(super) async fn read_next_for_socket(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Read, ReadFault>>) {
+    if let Some(mapped) = plan.fetch_mapped_cached() {
+        return (plan, Some(mapped.map(Read::mapped)));
+    }
+    match plan.fetch_cached() {
+        Some(Ok(pieces)) if pieces.is_empty() => {}
+        read => return (plan, read.map(|read| read.map(Read::copied))),
+    }
+    on_blocking_thread(move || {
+        let read = match plan.fetch_mapped() {
+            Some(mapped) => Some(mapped.map(Read::mapped)),
+            None => plan.fetch().map(|read| read.map(Read::copied)),
+        };
+        (plan, read)
+    })
+    .await
 }
 
 /// Reads the next pieces, in place if that takes no waiting, else where blocking is allowed.
@@ -105,13 +173,18 @@ pub(super) async fn read_next(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Ve
         Some(Ok(pieces)) if pieces.is_empty() => {}
         read => return (plan, read),
     }
-    let read = tokio::task::spawn_blocking(move || {
+    on_blocking_thread(move || {
         let read = plan.fetch();
         (plan, read)
-    });
-    match read.await {
-        Ok(read) => read,
-        // The task is never aborted, so it panicked: carry the panic on to whoever waits for the read.
+    })
+    .await
+}
+
+/// Runs what may wait for the disk on one of the runtime's threads for that.
+pub(super) async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // The task is never aborted, so it panicked: carry the panic on to whoever waits for it.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
@@ -158,17 +231,11 @@ impl Frame {
     }
 }
 
-/// Small pieces cost less copied than written one by one.
-fn joined_if_small(mut pieces: VecDeque<Bytes>, response_bytes: u64) -> Body {
-    if pieces.len() == 1 {
-        return Body::full(pieces.pop_front().unwrap_or_default());
-    }
-    if response_bytes > JOINED_BYTES_MAX {
-        return Body::pieces(pieces);
-    }
+/// One buffer with a copy of the pieces: it keeps nothing else in memory while its reader takes its time.
+fn joined(pieces: &VecDeque<Bytes>, response_bytes: u64) -> Body {
     let mut joined = Vec::with_capacity(usize::try_from(response_bytes).unwrap_or_default());
     for piece in pieces {
-        joined.extend_from_slice(&piece);
+        joined.extend_from_slice(piece);
     }
     Body::full(joined)
 }

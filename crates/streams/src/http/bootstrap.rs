@@ -3,14 +3,16 @@
 //! The cut is made before the first byte is sent and stays as it is, whatever is appended or published meanwhile. The
 //! response holds one piece of it at a time.
 
+use std::sync::Arc;
+
 use alluvium_engine::{Bootstrap, BootstrapMessage, ReadError, ReadFault, ReadPlan};
-use alluvium_http::{Body, BodyError, Feed, Request, Response};
+use alluvium_http::{Body, BodyError, Feed, Request, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{
-    body::read_next,
+    body::{Read, broken, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
         NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_next_offset, set_offset,
@@ -55,7 +57,7 @@ pub(super) async fn handle(
         // The length of a bootstrap is not known before it is sent.
         Body::live(async |_| Ok(()))
     } else {
-        let parts = Parts::begin(bootstrap, multipart).await?;
+        let parts = Parts::begin(&streams.options.responses, bootstrap, multipart).await?;
         Body::live(|feed| parts.send(feed))
     };
     Ok(response)
@@ -63,11 +65,12 @@ pub(super) async fn handle(
 
 /// The parts of a response on their way.
 struct Parts {
+    budget: Arc<ResponseBudget>,
     bootstrap: Bootstrap,
     multipart: Multipart,
     snapshot: Option<ReadPlan>,
     /// The first bytes of the snapshot.
-    first_pieces: Vec<Bytes>,
+    first_read: Read,
     first_messages: Option<Vec<BootstrapMessage>>,
     /// What is gathered until it is worth a write.
     gathered: Vec<u8>,
@@ -75,17 +78,23 @@ struct Parts {
 
 impl Parts {
     /// Reads the beginning, so that what cannot be read is still answered with a status.
-    async fn begin(bootstrap: Bootstrap, multipart: Multipart) -> Result<Self, Failure> {
-        let (mut snapshot, mut first_pieces) = (None, Vec::new());
+    async fn begin(
+        budget: &Arc<ResponseBudget>,
+        bootstrap: Bootstrap,
+        multipart: Multipart,
+    ) -> Result<Self, Failure> {
+        let budget = Arc::clone(budget);
+        let (mut snapshot, mut first_read) = (None, Read::default());
         if let Some(held) = &bootstrap.snapshot {
             let end = held.body.end().map_err(ReadError::from)?;
-            let plan = held.body.read_to(Offset::ZERO, end, u64::MAX)?;
-            let (plan, read) = read_next(plan.for_socket()).await;
-            first_pieces = read.transpose()?.unwrap_or_default();
+            let mut plan = held.body.read_to(Offset::ZERO, end, u64::MAX)?.patient();
+            plan.set_piece_bytes(budget.piece_bytes());
+            let (plan, read) = read_next_for_socket(plan).await;
+            first_read = read.transpose()?.unwrap_or_default();
             snapshot = Some(plan);
         }
         let (bootstrap, first_messages) = next_messages(bootstrap).await?;
-        Ok(Self { bootstrap, multipart, snapshot, first_pieces, first_messages, gathered: Vec::new() })
+        Ok(Self { budget, bootstrap, multipart, snapshot, first_read, first_messages, gathered: Vec::new() })
     }
 
     async fn send(mut self, mut feed: Feed) -> Result<(), BodyError> {
@@ -115,18 +124,24 @@ impl Parts {
         self.multipart.begin_part(&content_type, length, None, &mut self.gathered);
         let Some(mut plan) = self.snapshot.take() else { return Ok(()) };
         let mut left = length;
-        let mut pieces = std::mem::take(&mut self.first_pieces);
+        let mut read = std::mem::take(&mut self.first_read);
         loop {
-            for piece in pieces {
+            for piece in read.bytes {
                 left = left.saturating_sub(piece.len() as u64);
-                self.push(piece, feed).await;
+                if read.is_mapped {
+                    self.flush(feed).await;
+                    feed.send_mapped(piece).await;
+                } else {
+                    self.push(piece, feed).await;
+                }
             }
             if left == 0 {
                 return Ok(());
             }
-            let (rest, read) = read_next(plan).await;
+            plan.set_piece_bytes(self.budget.piece_bytes());
+            let (rest, next) = read_next_for_socket(plan).await;
             plan = rest;
-            pieces = match read {
+            read = match next {
                 Some(read) => read.map_err(|fault| broken(&fault))?,
                 None => return Err(BodyError("a snapshot ends early".to_owned())),
             };
@@ -145,7 +160,7 @@ impl Parts {
         self.push(message.body.clone(), feed).await;
     }
 
-    /// Small pieces are gathered, large ones sent as they lie: those from a file map must not be looked at.
+    /// Small pieces are gathered, large ones sent as they lie.
     async fn push(&mut self, piece: Bytes, feed: &mut Feed) {
         if piece.len() as u64 > JOINED_BYTES_MAX {
             self.flush(feed).await;
@@ -167,18 +182,9 @@ type Messages = Option<Vec<BootstrapMessage>>;
 
 /// The next messages, read where blocking is allowed.
 async fn next_messages(mut bootstrap: Bootstrap) -> Result<(Bootstrap, Messages), ReadFault> {
-    let read = tokio::task::spawn_blocking(move || {
-        let read = bootstrap.next_messages().transpose();
-        (bootstrap, read)
-    });
-    match read.await {
-        Ok((bootstrap, read)) => Ok((bootstrap, read?)),
-        // The task is never aborted, so it panicked: carry the panic on to whoever waits for the read.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
-}
-
-fn broken(fault: &ReadFault) -> BodyError {
-    tracing::error!(%fault, "stored bytes cannot be read");
-    BodyError(fault.to_string())
+    on_blocking_thread(move || {
+        let read = bootstrap.next_messages().transpose()?;
+        Ok((bootstrap, read))
+    })
+    .await
 }

@@ -4,7 +4,7 @@ use alluvium_engine::CreateRequest;
 use alluvium_http::{Request, Response, collect};
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::PathAndQuery};
 
 use super::{
     attributes,
@@ -63,9 +63,12 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
     })
 }
 
-/// The stream that a URL path on this server names, in either namespace.
+/// The stream that a URL path on this server names, in either namespace. It is read as the path of a request would be,
+/// and a query or a fragment is no part of it.
 fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
-    StreamPath::parse_url_path(url_path).ok_or(Failure::ForeignForkSource)
+    let is_path = !url_path.contains(['?', '#']) && PathAndQuery::try_from(url_path).is_ok();
+    let path = Some(url_path).filter(|_| is_path).and_then(StreamPath::parse_url_path);
+    path.ok_or(Failure::ForeignForkSource)
 }
 
 /// The stream's own URL, absolute: below the configured public URL, else at the host that the client asked.

@@ -12,7 +12,7 @@ use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
     InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
-    PublishRejection,
+    PublishRejection, cursor::InvalidCursor,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -51,6 +51,8 @@ pub(crate) enum Failure {
     OffsetMissing,
     #[error("query parameter `offset` is {InvalidOffset}")]
     InvalidOffset,
+    #[error(transparent)]
+    Cursor(#[from] InvalidCursor),
     #[error("the offset in the path is {InvalidOffset}")]
     InvalidSnapshotOffset,
     #[error("query parameter `limit` is not a number from 1 to {}", alluvium_engine::LIST_PAGE_MAX)]
@@ -176,6 +178,7 @@ impl Failure {
             Self::UnknownLiveMode | Self::LiveBootstrap => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
             Self::OffsetMissing => (StatusCode::BAD_REQUEST, "offset_required"),
             Self::InvalidOffset | Self::InvalidSnapshotOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::Cursor(InvalidCursor) => (StatusCode::BAD_REQUEST, "invalid_cursor"),
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
             Self::InvalidIfMatch => (StatusCode::BAD_REQUEST, "invalid_if_match"),

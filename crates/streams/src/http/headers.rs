@@ -28,7 +28,7 @@ pub(super) static PREFER: HeaderName = HeaderName::from_static("prefer");
 static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Response headers that scripts of other origins may read, besides the ones browsers always show.
-const EXPOSED: &str = "Accept-Ranges, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
+const EXPOSED: &str = "Accept-Ranges, Alluvium-Error, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
     Stream-Snapshot-Offset, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
     Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Expected-Seq, Producer-Received-Seq";

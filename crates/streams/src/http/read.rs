@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    body::{Framing, read_body},
+    body::{Framing, on_blocking_thread, read_body},
     error::Failure,
     headers::{
         self, NO_CACHE, NO_STORE, STREAM_CLOSED, STREAM_CURSOR, STREAM_UP_TO_DATE, TRUE, ascii, respond,
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     limits::{CACHE_FRESH_S, CACHE_STALE_S},
+    options::CacheVisibility,
     state::State,
 };
 
@@ -31,13 +32,14 @@ pub(super) async fn handle(
 ) -> Result<Response, Failure> {
     let query = ReadQuery::parse(request.uri().query())?;
     let reader = streams.engine.open_stream(&path)?;
-    let from = reader.resolve(query.offset)?;
+    let from = resolve(&reader, query.offset).await?;
+    let cursor = || streams.cursor_after(query.cursor.as_deref());
     match query.live {
         Some(LiveMode::LongPoll) => {
             let wanted = Wanted { from, max_bytes: query.max_bytes };
-            long_poll::handle(streams, &path, reader, wanted, query.cursor.as_deref()).await
+            long_poll::handle(streams, &path, reader, wanted, cursor()?).await
         }
-        Some(LiveMode::Sse) => sse::handle(streams, path, reader, from, query.cursor.as_deref()),
+        Some(LiveMode::Sse) => sse::handle(streams, path, reader, from, cursor()?).await,
         None if query.offset == OffsetQuery::Now => Ok(at_tail(&reader, from)),
         None => {
             let wanted = Wanted { from, max_bytes: query.max_bytes };
@@ -57,12 +59,13 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Plans the read, within the client's bound and the server's.
-    pub(super) fn plan(self, streams: &State, reader: &StreamReader) -> Result<ReadPlan, ReadError> {
+    pub(super) async fn plan(self, streams: &State, reader: &StreamReader) -> Result<ReadPlan, ReadError> {
         let limit = streams.options.read_bytes_max;
         match self.max_bytes {
             Some(max) if max < limit => {
                 let end = reader.end()?;
-                let tail = reader.bounded_end(self.from, max)?;
+                let (looking, from) = (reader.clone(), self.from);
+                let tail = on_blocking_thread(move || looking.bounded_end(from, max)).await?;
                 let closed = end.closed && tail == end.tail;
                 let mut plan = reader.read_to(self.from, End { tail, closed }, u64::MAX)?;
                 plan.at_tail = tail == end.tail;
@@ -73,13 +76,22 @@ impl Wanted {
     }
 }
 
+/// Finds the offset, in place if that takes no waiting for the disk, else where blocking is allowed.
+async fn resolve(reader: &StreamReader, query: OffsetQuery) -> Result<Offset, Failure> {
+    if let Some(offset) = reader.resolve_cached(query)? {
+        return Ok(offset);
+    }
+    let reader = reader.clone();
+    Ok(on_blocking_thread(move || reader.resolve(query)).await?)
+}
+
 async fn catch_up(
     streams: &State,
     reader: &StreamReader,
     wanted: Wanted,
     request: &HeaderMap,
 ) -> Result<Response, Failure> {
-    let plan = wanted.plan(streams, reader)?;
+    let plan = wanted.plan(streams, reader).await?;
     let head = reader.head();
     let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);
     let unchanged = match headers::text(request, &header::IF_NONE_MATCH) {
@@ -94,7 +106,7 @@ async fn catch_up(
     let mut response = respond(status);
     describe(streams, &head, &plan, etag, response.headers_mut());
     if !unchanged {
-        *response.body_mut() = read_body(plan, framing(&head)).await?;
+        *response.body_mut() = read_body(&streams.options.responses, plan, framing(&head)).await?;
     }
     Ok(response)
 }
@@ -147,27 +159,36 @@ fn cache_control_of(streams: &State, head: &Head, is_empty: bool) -> HeaderValue
     if head.floor > Offset::ZERO && !streams.options.public_history {
         return NO_STORE;
     }
-    cache_control(head.lifetime, streams.now_ms(), is_empty)
+    cache_control(streams.options.cache_visibility, head.lifetime, streams.now_ms(), is_empty)
 }
 
 /// How long a response may be cached (PROTOCOL §10.1). Bytes at a position never change, so responses with data may
 /// be, as long as the stream lives. "Nothing new yet" is asked again each time, which the entity tag makes cheap.
-fn cache_control(lifetime: Lifetime, now_ms: u64, is_empty: bool) -> HeaderValue {
+fn cache_control(
+    visibility: CacheVisibility,
+    lifetime: Lifetime,
+    now_ms: u64,
+    is_empty: bool,
+) -> HeaderValue {
     if is_empty {
         return NO_CACHE;
     }
     let Some(deadline_ms) = lifetime.deadline_ms(now_ms) else {
-        return HeaderValue::from_static(CACHEABLE);
+        return HeaderValue::from_static(match visibility {
+            CacheVisibility::Public => PUBLIC,
+            CacheVisibility::Private => PRIVATE,
+        });
     };
     let lives_s = deadline_ms.saturating_sub(now_ms) / 1000;
     let fresh_s = lives_s.min(CACHE_FRESH_S);
     let stale_s = (lives_s - fresh_s).min(CACHE_STALE_S);
-    let value = format!("public, max-age={fresh_s}, stale-while-revalidate={stale_s}");
-    ascii(Bytes::from(value))
+    let who = visibility.directive();
+    ascii(Bytes::from(format!("{who}, max-age={fresh_s}, stale-while-revalidate={stale_s}")))
 }
 
-/// [`cache_control`] of a stream that does not expire.
-const CACHEABLE: &str = "public, max-age=60, stale-while-revalidate=300";
+/// [`cache_control`] of a stream that does not expire, for each visibility.
+const PUBLIC: &str = "public, max-age=60, stale-while-revalidate=300";
+const PRIVATE: &str = "private, max-age=60, stale-while-revalidate=300";
 
 #[cfg(test)]
 mod tests {
@@ -175,14 +196,22 @@ mod tests {
 
     #[test]
     fn a_response_is_not_cached_past_the_end_of_its_stream() {
-        let value = |seconds| cache_control(Lifetime::Ttl { seconds }, 1_000_000, false);
+        let public = CacheVisibility::Public;
+        let value = |seconds| cache_control(public, Lifetime::Ttl { seconds }, 1_000_000, false);
         assert_eq!(value(10), "public, max-age=10, stale-while-revalidate=0");
         assert_eq!(value(100), "public, max-age=60, stale-while-revalidate=40");
-        assert_eq!(value(100_000), CACHEABLE);
-        assert_eq!(cache_control(Lifetime::Forever, 0, false), CACHEABLE);
-        assert_eq!(
-            CACHEABLE,
-            format!("public, max-age={CACHE_FRESH_S}, stale-while-revalidate={CACHE_STALE_S}")
-        );
+        assert_eq!(value(100_000), PUBLIC);
+    }
+
+    #[test]
+    fn who_may_cache_is_said_whether_or_not_the_stream_expires() {
+        for visibility in [CacheVisibility::Public, CacheVisibility::Private] {
+            let who = visibility.directive();
+            let expected = format!("{who}, max-age={CACHE_FRESH_S}, stale-while-revalidate={CACHE_STALE_S}");
+            for lifetime in [Lifetime::Forever, Lifetime::Ttl { seconds: 100_000 }] {
+                assert_eq!(cache_control(visibility, lifetime, 0, false), expected);
+            }
+            assert_eq!(cache_control(visibility, Lifetime::Forever, 0, true), NO_CACHE);
+        }
     }
 }

@@ -67,8 +67,8 @@ pub(super) async fn read(
     let end = snapshot.body.end().map_err(ReadError::from)?;
     let plan = snapshot.body.read_to(Offset::ZERO, end, u64::MAX)?;
     *response.body_mut() = match range {
-        None => read_body(plan, Framing::Plain).await?,
-        Some(range) => part_body(plan, range).await?,
+        None => read_body(&streams.options.responses, plan, Framing::Plain).await?,
+        Some(range) => part_body(&streams.options.responses, plan, range).await?,
     };
     Ok(response)
 }

@@ -100,8 +100,34 @@ fn unchunked(mut chunks: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The content of a chunked body, while it comes.
+struct Chunks {
+    socket: BufReader<TcpStream>,
+    /// Bytes left of the current chunk.
+    left: usize,
+    ended: bool,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.left == 0 && !self.ended {
+            let mut line = String::new();
+            assert!(self.socket.read_line(&mut line)? > 0, "the response broke off");
+            // An empty line ends a chunk.
+            if let Ok(size) = usize::from_str_radix(line.trim_end(), 16) {
+                (self.left, self.ended) = (size, size == 0);
+            }
+        }
+        let wanted = self.left.min(buffer.len());
+        let read = self.socket.read(&mut buffer[..wanted])?;
+        assert!(read > 0 || wanted == 0, "the response broke off");
+        self.left -= read;
+        Ok(read)
+    }
+}
+
 /// A live response, read event by event.
-pub(crate) struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<Chunks>);
 
 impl Events {
     /// Subscribes, and checks that the response is an event stream.
@@ -109,34 +135,24 @@ impl Events {
         let (answer, socket) = open(address, &request("GET", target, &[], b""));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("content-type"), Some("text/event-stream"));
-        (answer, Self(socket))
+        (answer, Self(BufReader::new(Chunks { socket, left: 0, ended: false })))
     }
 
     /// The next event as (name, data); `None` once the response has ended as it should.
     pub(crate) fn next(&mut self) -> Option<(String, String)> {
         let (mut name, mut data) = (String::new(), Vec::new());
         loop {
-            let line = self.line()?;
-            match line.split_once(':') {
-                Some(("event", value)) => value.trim_start().clone_into(&mut name),
-                Some(("data", value)) => data.push(value.to_owned()),
-                // The end of an event, a comment, or what chunked encoding puts between them.
-                _ if line.is_empty() && !name.is_empty() => return Some((name, data.join("\n"))),
-                _ => {}
-            }
-        }
-    }
-
-    /// The next line of the body, sizes of chunks aside; `None` after the last chunk.
-    fn line(&mut self) -> Option<String> {
-        loop {
             let mut line = String::new();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "the response broke off");
-            if line == "0\r\n" {
+            if self.0.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            if !line.ends_with("\r\n") {
-                return Some(line.trim_end_matches('\n').to_owned());
+            let line = line.trim_end_matches('\n');
+            match line.split_once(':') {
+                Some(("event", value)) => value.trim_start().clone_into(&mut name),
+                Some(("data", value)) => data.push(value.strip_prefix(' ').unwrap_or(value).to_owned()),
+                // The end of an event, or a comment.
+                _ if line.is_empty() && !name.is_empty() => return Some((name, data.join("\n"))),
+                _ => {}
             }
         }
     }

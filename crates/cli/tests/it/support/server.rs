@@ -39,6 +39,10 @@ impl Server {
         self.running.0.wait().unwrap().code()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.running.0.id()
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

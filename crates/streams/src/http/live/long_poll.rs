@@ -23,9 +23,9 @@ pub(in crate::http) async fn handle(
     path: &StreamPath,
     reader: StreamReader,
     wanted: Wanted,
-    cursor: Option<&str>,
+    cursor: u64,
 ) -> Result<Response, Failure> {
-    let mut plan = wanted.plan(streams, &reader)?;
+    let mut plan = wanted.plan(streams, &reader).await?;
     if plan.len == 0 && !plan.closed {
         plan = wait_for_data(streams, path, &reader, wanted, plan).await?;
     }
@@ -36,8 +36,8 @@ pub(in crate::http) async fn handle(
     let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);
     let mut response = respond(StatusCode::OK);
     describe(streams, &head, &plan, etag, response.headers_mut());
-    set_cursor(response.headers_mut(), streams.cursor(cursor));
-    *response.body_mut() = read_body(plan, framing(&head)).await?;
+    set_cursor(response.headers_mut(), streams.cursor_from(cursor));
+    *response.body_mut() = read_body(&streams.options.responses, plan, framing(&head)).await?;
     Ok(response)
 }
 
@@ -55,7 +55,7 @@ async fn wait_for_data(
     while plan.len == 0 && !plan.closed {
         let until = renewal.map_or(deadline, |period| deadline.min(Instant::now() + period));
         match wait(reader, wanted.from, until, streams.shutdown.wait()).await {
-            Waited::News => plan = wanted.plan(streams, reader)?,
+            Waited::News => plan = wanted.plan(streams, reader).await?,
             Waited::Stopping => break,
             Waited::TimeUp if until == deadline => break,
             Waited::TimeUp => drop(streams.engine.open_stream(path)?),
@@ -64,7 +64,7 @@ async fn wait_for_data(
     Ok(plan)
 }
 
-fn nothing_new(streams: &State, plan: &ReadPlan, cursor: Option<&str>) -> Response {
+fn nothing_new(streams: &State, plan: &ReadPlan, cursor: u64) -> Response {
     let mut response = respond(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
     set_next_offset(headers, plan.end);
@@ -73,7 +73,7 @@ fn nothing_new(streams: &State, plan: &ReadPlan, cursor: Option<&str>) -> Respon
     if plan.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     } else {
-        set_cursor(headers, streams.cursor(cursor));
+        set_cursor(headers, streams.cursor_from(cursor));
     }
     response
 }

@@ -1,51 +1,65 @@
 //! `GET` with `live=sse`: everything past an offset as server-sent events, and then whatever follows
 //! (PROTOCOL §5.8).
 //!
-//! Each read becomes one data event and one control event, sent together. At the tail all subscribers of a stream
-//! read the same spans, so a span's events are encoded once and their buffer shared. The response ends by itself
-//! about once a minute, and when the server stops; the client goes on from the last control event.
+//! Each read becomes one data event and one control event. At the tail all subscribers of a stream read the same
+//! spans, so a span's events are encoded once and their buffer shared. The response ends by itself about once a
+//! minute, and when the server stops; the client goes on from the last control event.
+//!
+//! A writer of text may cut its appends within a character, or within a CRLF. The character is sent whole, in the
+//! event that has its last byte, and the offsets stay those of the appends; a client that comes back at any of them
+//! gets it too, because it is looked for in the bytes before the offset.
+
+mod events;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use alluvium_engine::{End, ReadError, ReadFault, ReadPlan, StreamReader};
+use alluvium_engine::{ReadError, StreamReader};
 use alluvium_http::{Body, BodyError, Feed, Response};
-use alluvium_protocol::{
-    Offset, SseEncoding, StreamPath, header as names,
-    sse::{Control, DataEvent, HEARTBEAT, control_event},
-};
+use alluvium_protocol::{Offset, SseEncoding, StreamPath, header as names, sse::HEARTBEAT};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use self::events::{Events, Place};
 use super::renewal_period;
 use crate::{
     http::{
-        body::read_next,
+        body::broken,
         error::Failure,
         headers::{NO_CACHE, STREAM_SSE_DATA_ENCODING, respond},
     },
-    limits::{SSE_CYCLE_JITTER_PERCENT, SSE_EVENT_BYTES_MAX, SSE_HEARTBEAT},
+    limits::{SSE_CYCLE_JITTER_PERCENT, SSE_HEARTBEAT, SSE_PIECE_BYTES},
     state::State,
     waiters::Waiting,
 };
 
-/// Room for a control event, so that it is allocated once.
-const CONTROL_EVENT_BYTES: usize = 160;
-
-/// Bytes of a data event besides its payload, line breaks within it aside.
-const DATA_EVENT_BYTES: usize = 24;
-
-/// Starts the response; its events are made as the connection asks for them.
-pub(in crate::http) fn handle(
+/// Starts the response. Its first events are read before the head is sent, so that a stream that cannot be read is
+/// refused as such; those that follow are made as the connection asks for them.
+pub(in crate::http) async fn handle(
     streams: &Arc<State>,
     path: StreamPath,
     reader: StreamReader,
     from: Offset,
-    cursor: Option<&str>,
+    cursor: u64,
 ) -> Result<Response, Failure> {
     let waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
     let head = reader.head();
     let encoding = head.content_type.sse_encoding();
+    let jitter = streams.random_below(SSE_CYCLE_JITTER_PERCENT + 1);
+    let jitter = streams.options.sse_cycle * u32::try_from(jitter).unwrap_or_default() / 100;
+    let next = Place::find(&reader, encoding, from).await?;
+    let mut subscription = Subscription {
+        streams: Arc::clone(streams),
+        path,
+        reader,
+        encoding,
+        next,
+        cursor,
+        ends: Instant::now() + streams.options.sse_cycle + jitter,
+        renewal: renewal_period(head.lifetime),
+        _waiting: waiting,
+    };
+    let first = subscription.events().await?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -53,20 +67,7 @@ pub(in crate::http) fn handle(
     if encoding == SseEncoding::Base64 {
         headers.insert(&STREAM_SSE_DATA_ENCODING, HeaderValue::from_static(names::BASE64));
     }
-    let jitter = streams.random_below(SSE_CYCLE_JITTER_PERCENT + 1);
-    let jitter = streams.options.sse_cycle * u32::try_from(jitter).unwrap_or_default() / 100;
-    let subscription = Subscription {
-        streams: Arc::clone(streams),
-        path,
-        reader,
-        encoding,
-        next: from,
-        cursor: streams.cursor(cursor),
-        ends: Instant::now() + streams.options.sse_cycle + jitter,
-        renewal: renewal_period(head.lifetime),
-        _waiting: waiting,
-    };
-    *response.body_mut() = Body::live(|feed| subscription.run(feed));
+    *response.body_mut() = Body::live(|feed| subscription.run(feed, first));
     Ok(response)
 }
 
@@ -76,8 +77,7 @@ struct Subscription {
     path: StreamPath,
     reader: StreamReader,
     encoding: SseEncoding,
-    /// Where the next event begins.
-    next: Offset,
+    next: Place,
     /// The cursor of the last control event. It never goes back.
     cursor: u64,
     ends: Instant,
@@ -95,7 +95,7 @@ struct Interruptions<S> {
 }
 
 impl Subscription {
-    async fn run(mut self, mut feed: Feed) -> Result<(), BodyError> {
+    async fn run(mut self, mut feed: Feed, first: Events) -> Result<(), BodyError> {
         let stopping = std::pin::pin!(self.streams.shutdown.wait());
         let now = Instant::now();
         let mut interruptions = Interruptions {
@@ -106,19 +106,13 @@ impl Subscription {
             )),
             stopping,
         };
-        let mut is_first = true;
+        let mut events = first;
         loop {
-            // A stream that went away ends the response; the client learns why when it comes back.
-            let Ok(end) = self.reader.end() else { return Ok(()) };
-            let mut more_follows = false;
-            if self.next != end.tail || end.closed || is_first {
-                is_first = false;
-                let Ok(events) = self.events(end).await? else { return Ok(()) };
-                feed.send(events).await;
-                more_follows = self.next != end.tail;
-                if end.closed && !more_follows {
-                    return Ok(());
-                }
+            let end = events.end;
+            self.send(&mut feed, events).await?;
+            let more_follows = self.next.offset != end.tail;
+            if end.closed && !more_follows {
+                return Ok(());
             }
             if self.streams.shutdown.is_triggered() || Instant::now() >= self.ends {
                 return Ok(());
@@ -126,7 +120,37 @@ impl Subscription {
             if !more_follows && !self.wait_at_tail(&mut feed, &mut interruptions).await {
                 return Ok(());
             }
+            events = match self.events().await {
+                Ok(events) => events,
+                Err(ReadError::Fault(fault)) => return Err(broken(&fault)),
+                // A stream that went away, or whose floor has come past the reader, ends the response; the client learns
+                // why when it comes back.
+                Err(
+                    ReadError::Lookup(_)
+                    | ReadError::Retained { .. }
+                    | ReadError::Beyond { .. }
+                    | ReadError::Unaligned,
+                ) => return Ok(()),
+            };
         }
+    }
+
+    async fn send(&mut self, feed: &mut Feed, mut events: Events) -> Result<(), BodyError> {
+        feed.send(std::mem::take(&mut events.first)).await;
+        loop {
+            if let Some(place) = events.place_after() {
+                self.next = place;
+                return Ok(());
+            }
+            match events.next(self.piece_bytes()).await {
+                Ok(piece) => feed.send(piece.unwrap_or_default()).await,
+                Err(fault) => return Err(broken(&fault)),
+            }
+        }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        self.streams.options.responses.piece_bytes().min(SSE_PIECE_BYTES)
     }
 
     /// Waits for news, with a comment now and then. `false` when the response is to end.
@@ -138,7 +162,7 @@ impl Subscription {
         loop {
             tokio::select! {
                 biased;
-                _ = self.reader.wait(self.next) => return true,
+                _ = self.reader.wait(self.next.offset) => return true,
                 () = &mut interruptions.timer => {}
                 () = &mut interruptions.stopping => return false,
             }
@@ -161,87 +185,11 @@ impl Subscription {
         }
     }
 
-    /// The events for what lies between the subscriber and `end`, or for the first part of it; moves `next` past
-    /// them. The inner error says that the stream cannot be read any more.
-    async fn events(&mut self, end: End) -> Result<Result<Bytes, ReadError>, BodyError> {
-        self.cursor = self.cursor.max(self.streams.cursor(None));
-        let (from, cursor, encoding) = (self.next, self.cursor, self.encoding);
-        if end.tail.position - from.position > SSE_EVENT_BYTES_MAX {
-            return self.events_from_disk(end).await;
-        }
-        // Everything that the encoded events depend on besides the span.
-        let variant = cursor << 1 | u64::from(end.closed);
-        let reader = &self.reader;
-        let shared = reader.share(from, end.tail, variant, || {
-            let mut plan = reader.read_to(from, end, u64::MAX).map_err(Unshared::Refused)?;
-            if plan.end != end.tail || !plan.in_memory() {
-                return Err(Unshared::OnDisk);
-            }
-            let mut pieces = Vec::new();
-            while let Some(read) = plan.fetch() {
-                pieces.extend(read.map_err(Unshared::Fault)?);
-            }
-            Ok(encode(encoding, &pieces, &control(&plan, cursor)))
-        });
-        match shared {
-            Ok(events) => {
-                self.next = end.tail;
-                Ok(Ok(events))
-            }
-            Err(Unshared::OnDisk) => self.events_from_disk(end).await,
-            Err(Unshared::Refused(error)) => Ok(Err(error)),
-            Err(Unshared::Fault(fault)) => Err(broken(&fault)),
-        }
+    /// The events for what lies between the subscriber and the tail, or for the first part of it.
+    async fn events(&mut self) -> Result<Events, ReadError> {
+        let end = self.reader.end()?;
+        self.cursor = self.streams.cursor_from(self.cursor);
+        let (from, piece_bytes) = (self.next, self.piece_bytes());
+        Events::begin(&self.reader, self.encoding, from, end, self.cursor, piece_bytes).await
     }
-
-    /// As [`events`](Self::events), where reading may block.
-    async fn events_from_disk(&mut self, end: End) -> Result<Result<Bytes, ReadError>, BodyError> {
-        let mut plan = match self.reader.read_to(self.next, end, SSE_EVENT_BYTES_MAX) {
-            Ok(plan) => plan,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut pieces = Vec::new();
-        loop {
-            let (rest, read) = read_next(plan).await;
-            plan = rest;
-            match read.transpose().map_err(|fault| broken(&fault))? {
-                Some(read) => pieces.extend(read),
-                None => break,
-            }
-        }
-        self.next = plan.end;
-        Ok(Ok(encode(self.encoding, &pieces, &control(&plan, self.cursor))))
-    }
-}
-
-/// Why events were not made for sharing.
-enum Unshared {
-    /// Some of the bytes are not in memory.
-    OnDisk,
-    Refused(ReadError),
-    Fault(ReadFault),
-}
-
-fn control(plan: &ReadPlan, cursor: u64) -> Control {
-    Control { next_offset: plan.end, cursor: Some(cursor), up_to_date: plan.at_tail, closed: plan.closed }
-}
-
-/// A data event, unless there is no data, and a control event.
-fn encode(encoding: SseEncoding, pieces: &[Bytes], control: &Control) -> Bytes {
-    let stored: usize = pieces.iter().map(Bytes::len).sum();
-    let mut encoded = Vec::with_capacity(DATA_EVENT_BYTES + stored.div_ceil(3) * 4 + CONTROL_EVENT_BYTES);
-    if stored > 0 {
-        let mut event = DataEvent::begin(&mut encoded, encoding);
-        for piece in pieces {
-            event.push(piece);
-        }
-        event.finish();
-    }
-    control_event(&mut encoded, control);
-    Bytes::from(encoded)
-}
-
-fn broken(fault: &ReadFault) -> BodyError {
-    tracing::error!(%fault, "stored bytes cannot be read");
-    BodyError(fault.to_string())
 }

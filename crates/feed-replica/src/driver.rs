@@ -1,0 +1,63 @@
+//! Runs the synchronisation of spaces over a transport.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_feed_protocol::{FeedAdvanced, Id, Request, Response};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{Replica, ReplicaResult};
+
+/// Longest sleep, so that a clock that jumps is noticed.
+const SLEEP_MS_MAX: u64 = 30_000;
+/// Shortest sleep.
+const SLEEP_MS_MIN: u64 = 5;
+
+/// A way to the authority of a space.
+pub trait Transport: Send + Sync {
+    /// Sends a request and waits for its answer. The error says why there is none; it is shown to people.
+    fn call(&self, space: &Id, request: Request) -> impl Future<Output = Result<Response, String>> + Send;
+
+    /// The next hint. A transport without hints never returns.
+    fn hint(&self) -> impl Future<Output = FeedAdvanced> + Send {
+        std::future::pending()
+    }
+}
+
+/// Synchronises one space until the future is dropped: pushes what was appended, pulls what is replicated, follows
+/// hints. Errors of the network are waited out; an error of the store ends it.
+///
+/// `wake` is to be notified after a local append or a change of what is replicated.
+pub async fn run<T: Transport>(
+    replica: &Arc<Mutex<Replica>>,
+    space: &Id,
+    transport: &T,
+    wake: &Notify,
+) -> ReplicaResult<()> {
+    replica.lock().connected(space);
+    loop {
+        let next = replica.lock().next_request(space)?;
+        let Some(request) = next else {
+            let sleep_ms = {
+                let replica = replica.lock();
+                let wake_ms = replica.wake_ms(space).unwrap_or(u64::MAX);
+                wake_ms.saturating_sub(replica.now_ms()).clamp(SLEEP_MS_MIN, SLEEP_MS_MAX)
+            };
+            tokio::select! {
+                hint = transport.hint() => replica.lock().hint(&hint)?,
+                () = wake.notified() => {}
+                () = tokio::time::sleep(Duration::from_millis(sleep_ms)) => {}
+            }
+            continue;
+        };
+        let request_id = request.request_id().clone();
+        let answer = transport.call(space, request).await;
+        let mut replica = replica.lock();
+        match answer {
+            Ok(response) => replica.answered(space, response)?,
+            Err(reason) => replica.failed(space, &request_id, &reason)?,
+        }
+    }
+}

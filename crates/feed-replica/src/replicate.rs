@@ -1,0 +1,258 @@
+//! Choosing what to replicate. All of it stays in this file; the authority only ever sees queries.
+
+use alluvium_feed_protocol::{FeedInfo, From, Id, Selector};
+use alluvium_feed_store::rusqlite::{Connection, OptionalExtension};
+use alluvium_feed_store::{StoreError, StoreResult, feeds, spaces};
+
+use crate::state;
+use crate::{Replica, ReplicaError, ReplicaResult};
+
+/// What becomes of blocks that are not replicated any more.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Keep {
+    /// They stay.
+    All,
+    /// Those with a position go; what was not pushed yet stays.
+    Unpushed,
+}
+
+impl Replica {
+    /// Keeps a feed from a position on, for good. Called again it moves the start: forward, which keeps what is here, or
+    /// back, which fetches what is missing.
+    pub fn replicate(&mut self, space: &Id, feed: &Id, from: From) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let row = feeds::find_or_create(transaction, space, feed)?;
+            spaces::find_or_create(transaction, space)?;
+            Ok(set_feed(transaction, space, row.private_id, from, true, now_ms)?)
+        })?;
+        self.session(space).pull_at(now_ms);
+        Ok(())
+    }
+
+    /// Stops replicating a feed, even if a selector picks it.
+    pub fn stop_replicating(&mut self, space: &Id, feed: &Id, keep: Keep) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let row = feeds::find_or_create(transaction, space, feed)?;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO replication (feedPrivateId, mode, isExplicit, requestedAt) \
+                     VALUES (?1, 'none', 1, ?2) ON CONFLICT (feedPrivateId) DO UPDATE SET mode = 'none', \
+                     isExplicit = 1, fromPosition = NULL, pulledTo = NULL, requestedAt = ?2",
+                )?
+                .execute((row.private_id, now_ms))?;
+            match keep {
+                Keep::All => Ok(()),
+                Keep::Unpushed => Ok(drop_below(transaction, row.private_id, u64::MAX >> 1)?),
+            }
+        })?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes the positioned blocks of a feed below its start.
+    pub fn drop_below_start(&mut self, space: &Id, feed: &Id) -> ReplicaResult<()> {
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let Some(row) = feeds::find(transaction, space, feed)? else { return Ok(()) };
+            let from = start_of(transaction, row.private_id)?;
+            Ok(from.map_or(Ok(()), |from| drop_below(transaction, row.private_id, from))?)
+        })?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Replicates whatever a rule picks, now and later. A feed's own setting goes before it.
+    pub fn select(&mut self, space: &Id, selector: &Selector, from: From) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, ReplicaError>(|transaction| {
+            spaces::find_or_create(transaction, space)?;
+            Ok(store_selector(transaction, space, selector, from)?)
+        })?;
+        self.session(space).list_at(now_ms);
+        Ok(())
+    }
+
+    /// Removes a rule. Feeds that only it picked are not replicated any more; their blocks stay.
+    pub fn unselect(&mut self, space: &Id, selector: &Selector) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        let text = text(selector)?;
+        self.database.write::<_, ReplicaError>(|transaction| {
+            transaction
+                .prepare_cached("DELETE FROM selectors WHERE spaceId = ?1 AND selector = ?2")?
+                .execute((space.as_str(), &text))?;
+            transaction
+                .prepare_cached(
+                    "DELETE FROM replication WHERE isExplicit = 0 AND feedPrivateId IN \
+                     (SELECT feedPrivateId FROM feeds WHERE spaceId = ?1)",
+                )?
+                .execute([space.as_str()])?;
+            Ok(())
+        })?;
+        // What other rules pick comes back with the next listing.
+        self.session(space).list_at(now_ms);
+        Ok(())
+    }
+
+    /// The rules of a space.
+    pub fn selectors(&self, space: &Id) -> ReplicaResult<Vec<(Selector, From)>> {
+        let all = self.database.read::<_, ReplicaError>(|connection| Ok(selectors(connection, space)?))?;
+        Ok(all.into_iter().map(|(_, selector, from)| (selector, from)).collect())
+    }
+}
+
+/// Where a feed begins, if it is replicated and that is known.
+fn start_of(connection: &Connection, feed: i64) -> StoreResult<Option<u64>> {
+    let sql = "SELECT fromPosition FROM replication WHERE feedPrivateId = ?1 AND mode = 'from'";
+    let found = connection.prepare_cached(sql)?.query_row([feed], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
+}
+
+/// Starts to replicate a feed, or moves its start.
+fn set_feed(
+    connection: &Connection,
+    space: &Id,
+    feed: i64,
+    from: From,
+    is_explicit: bool,
+    now_ms: u64,
+) -> StoreResult<()> {
+    let state = state::load(connection, space)?;
+    let sql = "SELECT fromPosition, pulledTo FROM replication WHERE feedPrivateId = ?1 AND mode = 'from'";
+    let before: Option<(Option<u64>, Option<u64>)> =
+        connection.prepare_cached(sql)?.query_row([feed], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let start = match from {
+        From::Beginning => Some(1),
+        From::Position(position) => Some(position.max(1)),
+        From::Current => None,
+    };
+    let pulled_to = match (start, before) {
+        (None, _) => None,
+        // Forward: what was pulled counts, as far as it goes.
+        (Some(start), Some((Some(old), old_pulled))) if start >= old => {
+            let reached = old_pulled.unwrap_or(state.tail.position);
+            if reached >= start { old_pulled } else { Some(start - 1) }
+        }
+        (Some(start), _) => Some(start - 1),
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO replication (feedPrivateId, mode, isExplicit, fromPosition, pulledTo, requestedAt) \
+             VALUES (?1, 'from', ?2, ?3, ?4, ?5) ON CONFLICT (feedPrivateId) DO UPDATE SET mode = 'from', \
+             isExplicit = max(isExplicit, ?2), fromPosition = ?3, pulledTo = ?4, requestedAt = ?5",
+        )?
+        .execute((feed, is_explicit, start, pulled_to, now_ms))?;
+    Ok(())
+}
+
+/// Replicates those of listed feeds that a rule picks and that have no setting yet.
+pub(crate) fn pick(
+    connection: &Connection,
+    space: &Id,
+    listed: &[FeedInfo],
+    actor: &Id,
+    now_ms: u64,
+) -> StoreResult<()> {
+    let rules = selectors(connection, space)?;
+    for feed in listed {
+        let known = feeds::find(connection, space, &feed.feed_id)?;
+        let is_written = match &known {
+            Some(known) => has_written(connection, known.private_id, actor)?,
+            None => false,
+        };
+        let picking = rules
+            .iter()
+            .find(|(_, selector, _)| selector.picks(&feed.feed_id, feed.namespace.as_ref(), is_written));
+        let Some((_, _, from)) = picking.filter(|(_, _, from)| *from != From::Current) else { continue };
+        let mut row = match known {
+            Some(known) => known,
+            None => feeds::create(connection, space, &feed.feed_id)?,
+        };
+        if row.namespace.is_none() && feed.namespace.is_some() {
+            row.namespace.clone_from(&feed.namespace);
+            feeds::update(connection, &row)?;
+        }
+        if !is_set(connection, row.private_id)? {
+            set_feed(connection, space, row.private_id, *from, false, now_ms)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_written(connection: &Connection, feed: i64, actor: &Id) -> StoreResult<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM blocks INDEXED BY blocks_feed_sequence_actor \
+               WHERE feedPrivateId = ?1 AND actorId = ?2)";
+    Ok(connection.prepare_cached(sql)?.query_row((feed, actor.as_str()), |row| row.get(0))?)
+}
+
+fn is_set(connection: &Connection, feed: i64) -> StoreResult<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM replication WHERE feedPrivateId = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row([feed], |row| row.get(0))?)
+}
+
+/// Starts that stand for what is current become positions, once the authority has told which.
+pub(crate) fn resolve_current(
+    connection: &Connection,
+    space: &Id,
+    max_position: u64,
+    now_ms: u64,
+) -> StoreResult<()> {
+    connection
+        .prepare_cached(
+            "UPDATE replication SET fromPosition = ?2 + 1, pulledTo = ?2, requestedAt = ?3 \
+             WHERE mode = 'from' AND fromPosition IS NULL \
+             AND feedPrivateId IN (SELECT feedPrivateId FROM feeds WHERE spaceId = ?1)",
+        )?
+        .execute((space.as_str(), max_position, now_ms))?;
+    for (_, selector, from) in selectors(connection, space)? {
+        if from == From::Current {
+            store_selector(connection, space, &selector, From::Position(max_position + 1))?;
+        }
+    }
+    Ok(())
+}
+
+fn drop_below(connection: &Connection, feed: i64, from: u64) -> StoreResult<()> {
+    connection
+        .prepare_cached("DELETE FROM blocks WHERE feedPrivateId = ?1 AND position < ?2")?
+        .execute((feed, from))?;
+    let sql = "UPDATE feeds SET (blockCount, byteCount) = (SELECT count(*), coalesce(sum(length(data)), 0) \
+               FROM blocks b WHERE b.feedPrivateId = feeds.feedPrivateId) WHERE feedPrivateId = ?1";
+    connection.prepare_cached(sql)?.execute([feed])?;
+    Ok(())
+}
+
+/// The rules of a space, with their numbers.
+pub(crate) fn selectors(connection: &Connection, space: &Id) -> StoreResult<Vec<(i64, Selector, From)>> {
+    let sql = "SELECT id, selector, fromPolicy FROM selectors WHERE spaceId = ?1 ORDER BY id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([space.as_str()])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (selector, from): (String, String) = (row.get(1)?, row.get(2)?);
+        let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("a selector: {error}"));
+        let selector = serde_json::from_str(&selector).map_err(corrupt)?;
+        all.push((row.get(0)?, selector, serde_json::from_str(&from).map_err(corrupt)?));
+    }
+    Ok(all)
+}
+
+/// Stores a rule, or its new start.
+pub(crate) fn store_selector(
+    connection: &Connection,
+    space: &Id,
+    selector: &Selector,
+    from: From,
+) -> StoreResult<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO selectors (spaceId, selector, fromPolicy) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (spaceId, selector) DO UPDATE SET fromPolicy = ?3",
+        )?
+        .execute((space.as_str(), text(selector)?, text(&from)?))?;
+    Ok(())
+}
+
+fn text(value: &impl serde::Serialize) -> StoreResult<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
+}

@@ -1,0 +1,190 @@
+//! Synchronising one space, as a state machine: what to ask next, and what an answer means.
+//!
+//! At most one request of a space is under way, so an answer always meets the state it was asked from. Nothing here
+//! reads a socket or waits; [`crate::driver`] does.
+
+mod answer;
+mod next;
+
+use std::collections::HashSet;
+
+use alluvium_feed_protocol::{FeedAdvanced, Id, RequestId};
+
+use crate::schedule::Retry;
+use crate::{Replica, ReplicaResult, state};
+
+/// Further away than any clock gets.
+const NEVER_MS: u64 = u64::MAX >> 1;
+
+/// A request under way.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) request_id: RequestId,
+    pub(crate) kind: Kind,
+    pub(crate) deadline_ms: u64,
+}
+
+/// What it is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Learns token, head, and whether the known history still holds.
+    Probe,
+    /// Feeds that selectors may pick.
+    List,
+    /// The tail lane's subscription. `feeds` are those it has with this answer.
+    Subscribe { feeds: Vec<i64> },
+    /// Hints about feeds that selectors may pick.
+    Watch,
+    /// A page of the tail lane, of these feeds.
+    Tail { cursor: u64, feeds: Vec<i64> },
+    /// A page of feeds that are behind.
+    Behind { cursor: u64, feeds: Vec<i64> },
+    /// These rows.
+    Push { rows: Vec<i64> },
+}
+
+impl Kind {
+    fn is_push(&self) -> bool {
+        matches!(self, Self::Push { .. })
+    }
+}
+
+/// A subscription at the authority. Its feeds never change under its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) id: Id,
+    pub(crate) expires_at: u64,
+    /// Sorted.
+    pub(crate) feeds: Vec<i64>,
+    /// Whether hints about it come over the present connection.
+    pub(crate) is_attached: bool,
+}
+
+/// What is known about a space beside its rows; lost with the process, and found again.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct Session {
+    connected: bool,
+    pub(crate) stopped: Option<String>,
+    in_flight: Vec<InFlight>,
+    subscription: Option<Subscription>,
+    /// Name and end of the subscription to all feeds, if selectors need one.
+    watch: Option<(Id, u64)>,
+    pull_due_ms: u64,
+    push_due_ms: u64,
+    list_due_ms: u64,
+    list_after: Option<Id>,
+    pull: Retry,
+    push: Retry,
+    is_probe_due: bool,
+    /// Everything is pulled anew: pushing waits, for most of what would be pushed will turn out to be there.
+    is_replaying: bool,
+    /// Whose turn it is when both can go on: pages of the tail, and everything else.
+    is_others_turn: bool,
+    is_pushs_turn: bool,
+    requests: u64,
+    /// Answers in a row that led to nothing.
+    in_vain: u32,
+    /// Most blocks of a push, where a larger one was refused.
+    push_blocks_max: Option<usize>,
+    page_blocks: Option<u64>,
+    pub(crate) parked: HashSet<i64>,
+}
+
+impl Session {
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub(crate) fn push_at(&mut self, due_ms: u64) {
+        self.push_due_ms = self.push_due_ms.min(due_ms);
+    }
+
+    pub(crate) fn pull_at(&mut self, due_ms: u64) {
+        self.pull_due_ms = self.pull_due_ms.min(due_ms);
+    }
+
+    /// There is nothing to ask now: look again when there may be.
+    fn rest(&mut self, until_ms: u64) {
+        self.pull_due_ms = self.pull_due_ms.max(until_ms);
+    }
+
+    /// Nothing would be picked from a listing.
+    fn list_never(&mut self) {
+        self.list_due_ms = NEVER_MS;
+    }
+
+    pub(crate) fn list_at(&mut self, due_ms: u64) {
+        self.list_due_ms = self.list_due_ms.min(due_ms);
+        self.list_after = None;
+    }
+}
+
+impl Replica {
+    /// There is a connection over which a space can be synchronised. Everything that may have been missed is looked at.
+    pub fn connected(&mut self, space: &Id) {
+        let now_ms = self.now_ms();
+        let session = self.session(space);
+        session.connected = true;
+        session.stopped = None;
+        session.in_flight.clear();
+        if let Some(subscription) = &mut session.subscription {
+            subscription.is_attached = false;
+        }
+        session.watch = None;
+        session.pull_due_ms = now_ms;
+        session.push_due_ms = now_ms;
+        session.list_at(now_ms);
+        session.pull.succeed();
+        session.push.succeed();
+    }
+
+    /// The connection is gone. What was under way may or may not have been carried out; it will be asked again.
+    pub fn disconnected(&mut self, space: &Id) {
+        let session = self.session(space);
+        session.connected = false;
+        session.in_flight.clear();
+    }
+
+    /// The authority says that there is something to pull. A hint moves no cursor.
+    pub fn hint(&mut self, hint: &FeedAdvanced) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        let space = &hint.space_id;
+        let state =
+            self.database.read::<_, crate::ReplicaError>(|connection| Ok(state::load(connection, space)?))?;
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::HintAsData) && hint.position > state.tail.position {
+            let mut state = state;
+            state.tail = state::Place { position: hint.position, check: None };
+            return self.database.write(|transaction| Ok(state::store(transaction, space, &state)?));
+        }
+        let Some(session) = self.sessions.get_mut(space) else { return Ok(()) };
+        let is_watch = session.watch.as_ref().is_some_and(|(id, _)| *id == hint.subscription_id);
+        let is_tail = session.subscription.as_ref().is_some_and(|own| own.id == hint.subscription_id);
+        if is_tail && hint.position > state.tail.position {
+            session.pull_at(now_ms);
+        }
+        if is_watch {
+            session.list_at(now_ms);
+        }
+        Ok(())
+    }
+
+    /// When the space wants to be asked again for its next request, milliseconds since the Unix epoch.
+    pub fn wake_ms(&self, space: &Id) -> Option<u64> {
+        let session = self.sessions.get(space).filter(|session| session.connected)?;
+        if session.stopped.is_some() {
+            return None;
+        }
+        if let Some(deadline_ms) = session.in_flight.iter().map(|request| request.deadline_ms).min() {
+            return Some(deadline_ms);
+        }
+        let pull = session.pull_due_ms.min(session.list_due_ms).max(session.pull.not_before_ms);
+        let push = session.push_due_ms.max(session.push.not_before_ms);
+        let waits_to_push = self.options.pushes && !session.is_replaying;
+        [self.options.pulls.then_some(pull), waits_to_push.then_some(push)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+use alluvium_feed_store::planted::{Bug, is_planted};

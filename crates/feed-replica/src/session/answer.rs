@@ -1,0 +1,451 @@
+//! What an answer means.
+
+use alluvium_feed_protocol::{
+    AppendResponse, ClientAction, ErrorCode, ErrorResponse, Id, ListFeedsResponse, QueryResponse, RequestId,
+    Response, SubscribeResponse, Token,
+};
+use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::spaces;
+
+use super::{InFlight, Kind, Session, Subscription};
+use crate::apply::{self, Asked, Unusable};
+use crate::lanes::{self, Lane};
+use crate::state::{self, Place, SyncState};
+use crate::{Replica, ReplicaError, ReplicaResult, history, replicate};
+
+/// Answers that lead to nothing and are followed by the next request at once.
+const IN_VAIN_MAX: u32 = 5;
+
+/// How an answer left things.
+enum Taken {
+    /// As asked for.
+    Done,
+    /// Not used: the history has changed, or the question has become meaningless.
+    Discarded,
+}
+
+impl Replica {
+    /// Takes the answer to a request. One that isn't waited for any more is passed over: what it would have told is asked
+    /// again.
+    pub fn answered(&mut self, space: &Id, response: Response) -> ReplicaResult<()> {
+        let mut session = self.take_session(space);
+        let request_id = response.request_id().clone();
+        let at = session.in_flight.iter().position(|request| request.request_id == request_id);
+        let outcome = match at.map(|at| session.in_flight.remove(at)) {
+            Some(request) => self.take(space, &mut session, &request, response),
+            None => Ok(()),
+        };
+        self.sessions.insert(space.clone(), session);
+        self.changed();
+        outcome
+    }
+
+    /// A request came to nothing: it was refused below the protocol, or its answer was lost.
+    pub fn failed(&mut self, space: &Id, request_id: &RequestId, reason: &str) -> ReplicaResult<()> {
+        let mut session = self.take_session(space);
+        let at = session.in_flight.iter().position(|request| request.request_id == *request_id);
+        let outcome = match at.map(|at| session.in_flight.remove(at)) {
+            Some(request) => self.back_off(space, &mut session, &request.kind, None, reason),
+            None => Ok(()),
+        };
+        self.sessions.insert(space.clone(), session);
+        outcome
+    }
+
+    fn take(
+        &mut self,
+        space: &Id,
+        session: &mut Session,
+        request: &InFlight,
+        response: Response,
+    ) -> ReplicaResult<()> {
+        let taken = match (&request.kind, response) {
+            (_, Response::Error(error)) => return self.refused(space, session, &request.kind, &error),
+            (Kind::Probe, Response::Query(page)) => self.take_probe(space, session, &page),
+            (Kind::Tail { cursor, feeds }, Response::Query(page)) => {
+                self.take_tail(space, session, &page, *cursor, feeds)
+            }
+            (Kind::Behind { cursor, feeds }, Response::Query(page)) => {
+                self.take_behind(space, session, &page, *cursor, feeds)
+            }
+            (Kind::Push { rows }, Response::Append(positions)) => {
+                self.take_push(space, session, &positions, rows)
+            }
+            (Kind::List, Response::ListFeeds(list)) => self.take_list(space, session, list),
+            (Kind::Subscribe { feeds }, Response::Subscribe(answer)) => {
+                self.take_subscription(space, session, answer, Some(feeds))
+            }
+            (Kind::Watch, Response::Subscribe(answer)) => {
+                self.take_subscription(space, session, answer, None)
+            }
+            _ => Err(Unusable::Nonsense("another kind of answer")),
+        };
+        match taken {
+            Ok(Taken::Done) => {
+                session.in_vain = 0;
+                let retry = if request.kind.is_push() { &mut session.push } else { &mut session.pull };
+                retry.succeed();
+                Ok(())
+            }
+            Ok(Taken::Discarded) => self.again(space, session, &request.kind, "the history has changed"),
+            Err(Unusable::Nonsense(what)) => self.back_off(space, session, &request.kind, None, what),
+            Err(Unusable::Store(error)) => Err(error.into()),
+        }
+    }
+
+    fn take_probe(&self, space: &Id, session: &mut Session, page: &QueryResponse) -> Result<Taken, Unusable> {
+        session.is_probe_due = false;
+        let now_ms = self.now_ms();
+        session.pull_due_ms = now_ms + self.poll_ms(session);
+        self.database.write(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            let same = self.reconcile(transaction, space, session, &mut state, (page, now_ms))?;
+            if same {
+                replicate::resolve_current(transaction, space, page.max_position, now_ms)?;
+                state.see(Place { position: page.next_cursor, check: page.check });
+            }
+            ok(&mut state, now_ms);
+            state::store(transaction, space, &state)?;
+            Ok(if same { Taken::Done } else { Taken::Discarded })
+        })
+    }
+
+    fn take_tail(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        page: &QueryResponse,
+        cursor: u64,
+        feeds: &[i64],
+    ) -> Result<Taken, Unusable> {
+        let now_ms = self.now_ms();
+        #[cfg(feature = "planted-bugs")]
+        self.store_cursor_first(space, page)?;
+        self.database.write(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            if !self.reconcile(transaction, space, session, &mut state, (page, now_ms))? {
+                state::store(transaction, space, &state)?;
+                return Ok(Taken::Discarded);
+            }
+            apply::check_page(page, cursor)?;
+            let lanes = lanes::all(transaction, space)?;
+            let (tail, others): (Vec<Lane>, Vec<Lane>) = lanes
+                .into_iter()
+                .filter(Lane::is_tail)
+                .partition(|lane| feeds.binary_search(&lane.feed).is_ok());
+            let is_stale = state.tail.position != cursor || !others.is_empty();
+            #[cfg(feature = "planted-bugs")]
+            let is_stale = is_stale
+                && !super::is_planted(super::Bug::NotSerialised)
+                && !super::is_planted(super::Bug::CursorBeforeBlocks)
+                && !super::is_planted(super::Bug::HintAsData);
+            if is_stale {
+                return Ok(Taken::Discarded);
+            }
+            let asked = Asked {
+                space_key: spaces::find_or_create(transaction, space)?.key,
+                space,
+                lanes: &tail,
+                cursor,
+                up_to: page.next_cursor,
+                now_ms,
+            };
+            if apply::page(transaction, &asked, page)? {
+                session.push_at(now_ms);
+            }
+            state.tail = Place { position: page.next_cursor, check: page.check };
+            state.see(state.tail);
+            let missing = page.max_position.saturating_sub(page.next_cursor);
+            state.blocks_to_pull = if page.has_more { missing.max(1) } else { 0 };
+            ok(&mut state, now_ms);
+            state::store(transaction, space, &state)?;
+            if page.has_more {
+                session.pull_due_ms = now_ms;
+            } else {
+                session.is_replaying &= lanes_behind(transaction, space, &state)?;
+                session.pull_due_ms = now_ms + self.poll_ms(session);
+            }
+            Ok(Taken::Done)
+        })
+    }
+
+    fn take_behind(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        page: &QueryResponse,
+        cursor: u64,
+        feeds: &[i64],
+    ) -> Result<Taken, Unusable> {
+        let now_ms = self.now_ms();
+        self.database.write(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            if !self.reconcile(transaction, space, session, &mut state, (page, now_ms))? {
+                state::store(transaction, space, &state)?;
+                return Ok(Taken::Discarded);
+            }
+            apply::check_page(page, cursor)?;
+            let up_to = page.next_cursor.min(state.tail.position);
+            let lanes = lanes::all(transaction, space)?;
+            let is_asked = |lane: &Lane| lane.pulled_to == Some(cursor) && feeds.contains(&lane.feed);
+            let asked: Vec<Lane> = lanes.into_iter().filter(is_asked).collect();
+            let space_key = spaces::find_or_create(transaction, space)?.key;
+            let whole = Asked { space_key, space, lanes: &asked, cursor, up_to, now_ms };
+            if apply::page(transaction, &whole, page)? {
+                session.push_at(now_ms);
+            }
+            for lane in &asked {
+                lanes::set(transaction, lane.feed, lane.from, Some(up_to))?;
+            }
+            state.see(Place { position: page.next_cursor, check: page.check });
+            ok(&mut state, now_ms);
+            state::store(transaction, space, &state)?;
+            session.pull_at(now_ms);
+            Ok(Taken::Done)
+        })
+    }
+
+    fn take_push(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        response: &AppendResponse,
+        rows: &[i64],
+    ) -> Result<Taken, Unusable> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, Unusable>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            self.meet(transaction, space, session, &mut state, &response.server_token)?;
+            let space_key = spaces::find_or_create(transaction, space)?.key;
+            apply::positions(transaction, space_key, rows, response, &mut state, now_ms)?;
+            #[cfg(feature = "planted-bugs")]
+            if super::is_planted(super::Bug::CursorMovedByPush) {
+                let position = response.positions.iter().copied().max().unwrap_or_default();
+                state.tail = Place { position: state.tail.position.max(position), check: None };
+            }
+            ok(&mut state, now_ms);
+            Ok(state::store(transaction, space, &state)?)
+        })?;
+        session.push_due_ms = now_ms;
+        if let Some(blocks_max) = session.push_blocks_max {
+            let doubled = blocks_max * 2;
+            session.push_blocks_max = (doubled < self.options.push_blocks_max).then_some(doubled);
+        }
+        // What was written here settles once it is pulled.
+        session.pull_at(now_ms);
+        Ok(Taken::Done)
+    }
+
+    fn take_list(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        list: ListFeedsResponse,
+    ) -> Result<Taken, Unusable> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, Unusable>(|transaction| {
+            Ok(replicate::pick(transaction, space, &list.feeds, &self.actor, now_ms)?)
+        })?;
+        session.list_after = list.next_after;
+        let has_more = session.list_after.is_some();
+        session.list_due_ms = if has_more { now_ms } else { now_ms + self.poll_ms(session) };
+        session.pull_at(now_ms);
+        Ok(Taken::Done)
+    }
+
+    fn take_subscription(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        answer: SubscribeResponse,
+        feeds: Option<&Vec<i64>>,
+    ) -> Result<Taken, Unusable> {
+        let SubscribeResponse { subscription_id: id, server_token, .. } = answer;
+        // By the clock here: the authority's may be far off. If it ends earlier over there, that will be said.
+        let expires_at = self.now_ms() + self.options.subscription_ms;
+        match feeds {
+            Some(feeds) => {
+                let feeds = feeds.clone();
+                session.subscription = Some(Subscription { id, expires_at, feeds, is_attached: true });
+            }
+            None => session.watch = Some((id, expires_at)),
+        }
+        self.database.write::<_, Unusable>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            self.meet(transaction, space, session, &mut state, &server_token)?;
+            Ok(state::store(transaction, space, &state)?)
+        })?;
+        Ok(Taken::Done)
+    }
+
+    /// Whether a page belongs to the history that is known here. If not, what is known is given up accordingly.
+    fn reconcile(
+        &self,
+        connection: &Connection,
+        space: &Id,
+        session: &mut Session,
+        state: &mut SyncState,
+        (page, now_ms): (&QueryResponse, u64),
+    ) -> Result<bool, Unusable> {
+        if self.meet(connection, space, session, state, &page.server_token)? {
+            return Ok(false);
+        }
+        if !page.reset {
+            return Ok(true);
+        }
+        let space_key = spaces::find_or_create(connection, space)?.key;
+        history::doubt(connection, space_key, space, state, page.max_position)?;
+        session.doubt(self.options.pulls, now_ms);
+        Ok(false)
+    }
+
+    /// Takes note of a token; whether it is another one than before.
+    fn meet(
+        &self,
+        connection: &Connection,
+        space: &Id,
+        session: &mut Session,
+        state: &mut SyncState,
+        token: &Token,
+    ) -> Result<bool, Unusable> {
+        #[cfg(feature = "planted-bugs")]
+        if super::is_planted(super::Bug::TokenIgnored) {
+            return Ok(false);
+        }
+        if state.token.as_ref() == Some(token) {
+            return Ok(false);
+        }
+        let had_one = state.token.is_some();
+        let space_key = spaces::find_or_create(connection, space)?.key;
+        history::begin(connection, space_key, space, state, token.clone())?;
+        if had_one {
+            session.doubt(self.options.pulls, self.now_ms());
+        }
+        Ok(had_one)
+    }
+
+    fn refused(
+        &mut self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        error: &ErrorResponse,
+    ) -> ReplicaResult<()> {
+        let reason = format!("{}: {}", error.code, error.message);
+        match error.action() {
+            ClientAction::Wait => self.back_off(space, session, kind, error.retry_after_ms, &reason),
+            ClientAction::Resubscribe => {
+                session.subscription = None;
+                session.watch = None;
+                self.again(space, session, kind, &reason)
+            }
+            ClientAction::Replay => {
+                session.is_probe_due = true;
+                self.again(space, session, kind, &reason)
+            }
+            ClientAction::Split => self.split(space, session, kind, &reason),
+            ClientAction::Park if kind.is_push() => self.split(space, session, kind, &reason),
+            ClientAction::Stop if kind.is_push() && error.code == ErrorCode::Forbidden.as_str() => {
+                self.split(space, session, kind, &reason)
+            }
+            ClientAction::Park | ClientAction::Stop | ClientAction::Authenticate | ClientAction::Redirect => {
+                session.stopped =
+                    Some(error.url.as_ref().map_or(reason.clone(), |url| format!("{reason} ({url})")));
+                self.note_error(space, &reason)
+            }
+        }
+    }
+
+    /// A push that is refused as it stands is halved, until a single block is left: that one is set aside, so that it
+    /// holds up no other.
+    fn split(&mut self, space: &Id, session: &mut Session, kind: &Kind, reason: &str) -> ReplicaResult<()> {
+        match kind {
+            Kind::Push { rows } if rows.len() > 1 => session.push_blocks_max = Some(rows.len() / 2),
+            Kind::Push { rows } => {
+                session.parked.extend(rows);
+                return self.note_error(space, reason);
+            }
+            _ => {
+                let page_blocks = session.page_blocks.unwrap_or(self.options.page_blocks);
+                session.page_blocks = Some((page_blocks / 2).max(1));
+                return self.back_off(space, session, kind, None, reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks again at once, with what is known now; but not for ever without a pause.
+    fn again(&self, space: &Id, session: &mut Session, kind: &Kind, reason: &str) -> ReplicaResult<()> {
+        session.in_vain += 1;
+        if session.in_vain <= IN_VAIN_MAX {
+            return Ok(());
+        }
+        self.back_off(space, session, kind, None, reason)
+    }
+
+    fn back_off(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        told_ms: Option<u64>,
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        let retry = if kind.is_push() { &mut session.push } else { &mut session.pull };
+        retry.fail(self.now_ms(), told_ms, &self.options, self.env.random.as_ref());
+        self.note_error(space, reason)
+    }
+
+    fn note_error(&self, space: &Id, reason: &str) -> ReplicaResult<()> {
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            state.last_error = Some(reason.to_owned());
+            Ok(state::store(transaction, space, &state)?)
+        })
+    }
+
+    pub(super) fn poll_ms(&self, session: &Session) -> u64 {
+        // An answered subscription is the proof that hints come. Without any there is only the own outbox to look after.
+        let is_live = session.subscription.as_ref().is_none_or(|own| own.is_attached);
+        if is_live { self.options.poll_live_ms } else { self.options.poll_ms }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    fn store_cursor_first(&self, space: &Id, page: &QueryResponse) -> Result<(), Unusable> {
+        if !super::is_planted(super::Bug::CursorBeforeBlocks) || page.reset {
+            return Ok(());
+        }
+        self.database.write::<_, Unusable>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            state.tail = Place { position: page.next_cursor, check: page.check };
+            Ok(state::store(transaction, space, &state)?)
+        })?;
+        if alluvium_feed_store::planted::dies_here() {
+            return Err(alluvium_feed_store::StoreError::Poisoned.into());
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// The history has changed: look again from what is left of it, and push only once that is done.
+    fn doubt(&mut self, pulls: bool, now_ms: u64) {
+        self.is_replaying = pulls;
+        self.pull_due_ms = now_ms;
+        self.push_due_ms = now_ms;
+        self.list_at(now_ms);
+        // The authority may have forgotten it, or part of it.
+        self.subscription = None;
+        self.watch = None;
+    }
+}
+
+fn ok(state: &mut SyncState, now_ms: u64) {
+    state.last_ok_at = Some(now_ms);
+    state.last_error = None;
+}
+
+fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {
+    let lanes = lanes::all(connection, space)?;
+    Ok(lanes.iter().any(|lane| lane.pulled_to.is_some_and(|to| to != state.tail.position)))
+}

@@ -1,0 +1,98 @@
+//! How far synchronisation has come, from local state alone.
+
+use alluvium_feed_protocol::{FeedInfo, Id};
+use alluvium_feed_store::{feeds, spaces};
+
+use crate::outbox::Outbox;
+use crate::{Replica, ReplicaError, ReplicaResult, lanes, state};
+
+/// The state of a space, as of the last answer of the authority.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SyncStatus {
+    /// Positions that may hold blocks to pull: an upper bound, zero exactly when there is nothing.
+    pub blocks_to_pull: u64,
+    /// Blocks that have no position yet.
+    pub blocks_to_push: u64,
+    /// Of those, blocks that the authority refuses for good.
+    pub blocks_refused: u64,
+    /// Blocks here.
+    pub total_blocks: u64,
+    /// Blocks set aside, see [`Replica::conflicts`].
+    pub conflicts: u64,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Why nothing more is asked until the next connection, if so.
+    pub stopped: Option<String>,
+    /// When an answer last came.
+    pub last_ok_at: Option<u64>,
+    /// What last went wrong since then.
+    pub last_error: Option<String>,
+    /// Feeds whose older blocks are still being fetched.
+    pub backfilling: Vec<Id>,
+    /// Up to which position the replicated feeds are complete.
+    pub position: u64,
+}
+
+impl Replica {
+    /// How far a space is synchronised. Asks nobody.
+    pub fn status(&self, space: &Id) -> ReplicaResult<SyncStatus> {
+        let session = self.sessions.get(space);
+        let no_rows = std::collections::HashSet::new();
+        let parked = session.map_or(&no_rows, |session| &session.parked);
+        let mut status = self.database.read::<_, ReplicaError>(|connection| {
+            let Some(row) = spaces::find(connection, space)? else { return Ok(SyncStatus::default()) };
+            let state = state::load(connection, space)?;
+            let lanes = lanes::all(connection, space)?;
+            let outbox =
+                Outbox { space_key: row.key, actor: &self.actor, repush: self.options.repush, parked };
+            let count = |sql: &str| -> ReplicaResult<u64> {
+                Ok(connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0))?)
+            };
+            let behind = lanes.iter().filter(|lane| !lane.is_tail());
+            let missing =
+                |lane: &lanes::Lane| lane.pulled_to.map_or(1, |to| state.tail.position.saturating_sub(to));
+            let tail_to_pull = if lanes.iter().any(lanes::Lane::is_tail) { state.blocks_to_pull } else { 0 };
+            Ok(SyncStatus {
+                blocks_to_pull: tail_to_pull + behind.clone().map(missing).max().unwrap_or(0),
+                blocks_to_push: outbox.count(connection)?,
+                blocks_refused: parked.len() as u64,
+                total_blocks: count("SELECT coalesce(sum(blockCount), 0) FROM feeds WHERE spaceId = ?1")?,
+                conflicts: count(
+                    "SELECT count(*) FROM conflicts c JOIN feeds f ON f.feedPrivateId = c.feedPrivateId \
+                     WHERE f.spaceId = ?1",
+                )?,
+                last_ok_at: state.last_ok_at,
+                last_error: state.last_error,
+                backfilling: behind
+                    .filter(|lane| missing(lane) > 0)
+                    .map(|lane| lane.feed_id.clone())
+                    .collect(),
+                position: state.tail.position,
+                ..SyncStatus::default()
+            })
+        })?;
+        if let Some(session) = session {
+            status.connected = session.is_connected();
+            status.stopped.clone_from(&session.stopped);
+        }
+        Ok(status)
+    }
+
+    /// The feeds of a space that are known here, by name.
+    pub fn feeds(&self, space: &Id) -> ReplicaResult<Vec<FeedInfo>> {
+        self.database.read::<_, ReplicaError>(|connection| {
+            let listing = feeds::Listing { limit: usize::MAX, ..feeds::Listing::default() };
+            Ok(feeds::list(connection, space, &listing)?.into_iter().map(FeedInfo::from).collect())
+        })
+    }
+
+    /// The spaces that are known here.
+    pub fn spaces(&self) -> ReplicaResult<Vec<Id>> {
+        self.database.read::<_, ReplicaError>(|connection| {
+            let mut statement = connection.prepare_cached("SELECT spaceId FROM spaces ORDER BY spaceId")?;
+            let rows: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let parse = |id: &String| Id::parse(id).map_err(alluvium_feed_store::StoreError::from);
+            Ok(rows.iter().map(parse).collect::<Result<_, _>>()?)
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! What every HTTP/1.1 request must get right before a handler sees it (RFC 9110, RFC 9112).
+//!
+//! The parser lets these through, or reads them in one of several ways; each is refused, because another party on the
+//! way may have read it in another.
+
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header, uri::Authority};
+
+use crate::{Response, error_response};
+
+/// Why a request is refused whatever it asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Refusal {
+    /// No `Host`, more than one, or one that is no host (RFC 9112 §3.2).
+    Host,
+    /// The length of the body is stated in two ways (RFC 9112 §6.3).
+    AmbiguousLength,
+    /// `Transfer-Encoding` is something else than `chunked`, once (RFC 9112 §6.1).
+    TransferCoding,
+    /// `Expect` is something else than `100-continue` (RFC 9110 §10.1.1).
+    Expectation,
+}
+
+/// Checks a request. `is_ambiguous` says that its length is stated twice, which its headers do not show.
+pub(crate) fn check(version: Version, headers: &HeaderMap, is_ambiguous: bool) -> Result<(), Refusal> {
+    if is_ambiguous {
+        return Err(Refusal::AmbiguousLength);
+    }
+    if !is_only(headers, header::TRANSFER_ENCODING, |coding| coding.eq_ignore_ascii_case(b"chunked")) {
+        return Err(Refusal::TransferCoding);
+    }
+    if !is_only(headers, header::EXPECT, |expected| expected.eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Refusal::Expectation);
+    }
+    let has_host = headers.contains_key(header::HOST) || version < Version::HTTP_11;
+    if has_host && is_only(headers, header::HOST, is_host) { Ok(()) } else { Err(Refusal::Host) }
+}
+
+/// Whether a header is absent, or stands once with a value that is `valid`.
+fn is_only(headers: &HeaderMap, name: header::HeaderName, valid: impl Fn(&[u8]) -> bool) -> bool {
+    let mut values = headers.get_all(name).iter();
+    values.next().is_none_or(|value| valid(value.as_bytes().trim_ascii())) && values.next().is_none()
+}
+
+/// A host with or without a port; empty where the target has no authority.
+fn is_host(value: &[u8]) -> bool {
+    value.is_empty() || (!value.contains(&b'@') && Authority::try_from(value).is_ok())
+}
+
+impl Refusal {
+    /// The answer. Where the end of the request is in doubt, the connection is closed after it.
+    pub(crate) fn into_response(self) -> Response {
+        let (status, code) = match self {
+            Self::Host => (StatusCode::BAD_REQUEST, "invalid_host"),
+            Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
+            Self::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "unsupported_transfer_coding"),
+            Self::Expectation => (StatusCode::EXPECTATION_FAILED, "expectation_failed"),
+        };
+        let message = match self {
+            Self::Host => "a request needs one `Host` header with a host in it",
+            Self::AmbiguousLength => {
+                "`Content-Length` or `Transfer-Encoding` gives the length of a body, and once"
+            }
+            Self::TransferCoding => "`Transfer-Encoding` is understood as `chunked` and in no other way",
+            Self::Expectation => "`Expect` is understood as `100-continue` and in no other way",
+        };
+        let mut response = error_response(status, code, message);
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if matches!(self, Self::AmbiguousLength | Self::TransferCoding) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(version: Version, lines: &[(&'static str, &'static str)]) -> Result<(), Refusal> {
+        let mut headers = HeaderMap::new();
+        for &(name, value) in lines {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        check(version, &headers, false)
+    }
+
+    #[test]
+    fn a_request_has_one_host() {
+        let with = |lines: &[(&'static str, &'static str)]| checked(Version::HTTP_11, lines);
+        for host in ["", "x", "x:80", "127.0.0.1:4437", "[::1]:80", "a.b-c_d"] {
+            assert_eq!(with(&[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["a b", "a/b", "a@b", "a?b", "http://a", "a, b", "[::1"] {
+            assert_eq!(with(&[("host", host)]), Err(Refusal::Host), "{host}");
+        }
+        assert_eq!(with(&[]), Err(Refusal::Host));
+        assert_eq!(with(&[("host", "x"), ("host", "x")]), Err(Refusal::Host));
+        assert_eq!(checked(Version::HTTP_10, &[]), Ok(()));
+    }
+
+    #[test]
+    fn codings_and_expectations_are_understood_or_refused() {
+        let with = |name, value| checked(Version::HTTP_11, &[("host", "x"), (name, value)]);
+        assert_eq!(with("transfer-encoding", "Chunked"), Ok(()));
+        for coding in ["gzip, chunked", "gzip", "identity", "chunked, chunked", "chunked;q=1", ""] {
+            assert_eq!(with("transfer-encoding", coding), Err(Refusal::TransferCoding), "{coding}");
+        }
+        let twice = [("host", "x"), ("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")];
+        assert_eq!(checked(Version::HTTP_11, &twice), Err(Refusal::TransferCoding));
+        assert_eq!(with("expect", "100-Continue"), Ok(()));
+        for expected in ["200-ok", "100-continue, x", ""] {
+            assert_eq!(with("expect", expected), Err(Refusal::Expectation), "{expected}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The simulation is only worth something if it finds bugs. Each of these was made by someone, is put in on purpose,
+//! and must be found by the same runs that find nothing when no bug is there.
+
+use std::panic::catch_unwind;
+
+use alluvium_feed_store::planted::{Bug, plant};
+use alluvium_feeds_sim::{STEPS_DEFAULT, run};
+
+/// Within how many seeds each bug must be found.
+const SEEDS: u64 = 1000;
+
+/// The first seed that finds something, and what it finds. A panic is a find too.
+fn first_find(bug: Bug) -> Option<(u64, String)> {
+    (0..SEEDS).find_map(|seed| {
+        let ended = catch_unwind(|| {
+            plant(Some(bug));
+            run(seed, STEPS_DEFAULT, false).violation.map(|violation| violation.to_string())
+        });
+        plant(None);
+        let found = ended.unwrap_or_else(|_| Some("a panic".to_owned()));
+        found.map(|found| (seed, found))
+    })
+}
+
+#[test]
+fn each_historical_bug_is_found() {
+    for bug in Bug::ALL {
+        let found = first_find(bug);
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?} was not found within {SEEDS} seeds");
+    }
+}
