@@ -25,7 +25,7 @@ impl Engine {
     /// Appends to a stream, closes it, or both in one step (`PROTOCOL §5.2`, `§5.3`).
     ///
     /// Returns once the outcome is durable. Dropping the future does not take the append back. A repetition that a
-    /// receipt is kept of is compared with what is stored, which may read the disk.
+    /// receipt is kept of is compared with what is stored.
     pub async fn append(&self, path: &StreamPath, request: AppendRequest) -> Result<Appended, AppendError> {
         let now_ms = self.inner.now_ms();
         let shard = self.inner.shard_of(path);
@@ -36,7 +36,7 @@ impl Engine {
         let command = AppendCommand { stream: stream.clone(), item, reply };
         self.inner.submit(shard, Command::Append(Box::new(command)))?;
         let answered = answer.await.unwrap_or(Err(StorageError::Stopped.into()))?;
-        self.inner.compared(&stream, answered, &data)
+        self.inner.compared(&stream, answered, &data).await
     }
 
     /// What is asked of the committer.

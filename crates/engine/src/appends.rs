@@ -62,7 +62,12 @@ impl Inner {
     }
 
     /// `length` bytes of a stream from a position on, which must be there. Reads the disk.
-    pub(crate) fn bytes_of(&self, stream: &Stream, from: Offset, length: u64) -> Result<Bytes, ReadFault> {
+    pub(crate) fn bytes_of(
+        self: &Arc<Self>,
+        stream: &Stream,
+        from: Offset,
+        length: u64,
+    ) -> Result<Bytes, ReadFault> {
         let to = Offset::new(from.append_index, from.position + length);
         let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
         let mut next = from;

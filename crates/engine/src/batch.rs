@@ -56,8 +56,14 @@ impl Engine {
         }
         self.inner.submit(shard, command)?;
         let answers = answer.await.unwrap_or(Err(StorageError::Stopped.into()))?;
-        let compared = answers.into_iter().zip(&bodies);
-        Ok(compared.map(|(answer, body)| self.inner.compared(&stream, answer?, body)).collect())
+        let mut compared = Vec::with_capacity(answers.len());
+        for (answer, body) in answers.into_iter().zip(&bodies) {
+            compared.push(match answer {
+                Ok(answered) => self.inner.compared(&stream, answered, body).await,
+                Err(error) => Err(error),
+            });
+        }
+        Ok(compared)
     }
 }
 

@@ -8,7 +8,7 @@ use alluvium_journal as journal;
 use alluvium_protocol::store::{Receipt, RetryMetadata};
 use alluvium_protocol::{Claim, Offset, ProducerId, ProducerStamp};
 
-use crate::body::{BodyHold, StoredBody};
+use crate::body::StoredBody;
 use crate::stream::{offset_of, pair_of};
 
 /// Receipts kept of one stream, those of the last appends. An append that came before them can no longer be repeated.
@@ -27,7 +27,7 @@ pub(crate) struct Contract {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checkpoint<B> {
     pub(crate) offset: Offset,
-    pub(crate) format_version: u32,
+    pub(crate) format_version: u64,
     pub(crate) body: B,
 }
 
@@ -116,11 +116,4 @@ pub(crate) fn checkpoint_record(checkpoint: Checkpoint<StoredBody>) -> journal::
 pub(crate) fn checkpoint_of(stored: &journal::FoldCheckpoint) -> Checkpoint<StoredBody> {
     let body = StoredBody { stream: stored.body, length: stored.length };
     Checkpoint { offset: offset_of(stored.offset), format_version: stored.format_version, body }
-}
-
-impl Checkpoint<BodyHold> {
-    /// Bytes of its text.
-    pub(crate) fn length(&self) -> u64 {
-        self.body.shared.lock().tail.position
-    }
 }

@@ -11,6 +11,7 @@ use alluvium_protocol::store::{FoldCheckpoint, StoreError, StoreFault, StoreResu
 use alluvium_protocol::{ContentType, Offset, StreamError, StreamPath};
 use tokio::sync::oneshot;
 
+use crate::blocking::off_reactor;
 use crate::body::StoredBody;
 use crate::command::{CheckpointCommand, Command};
 use crate::committer::{Committer, Effect};
@@ -30,8 +31,7 @@ impl Engine {
         FOLD_CHECKPOINT_BYTES_MAX.min(self.inner.options.limits.append_bytes_max.into())
     }
 
-    /// Keeps what a reader has made of a stream up to the end of an append, in place of what was kept before. May read
-    /// the disk to see whether an append ends there.
+    /// Keeps what a reader has made of a stream up to the end of an append, in place of what was kept before.
     ///
     /// Returns once it is durable. Dropping the future does not take it back. Does not renew a lifetime.
     pub async fn put_fold_checkpoint(
@@ -41,7 +41,9 @@ impl Engine {
     ) -> StoreResult<()> {
         let FoldCheckpoint { offset, incarnation, format_version, data } = checkpoint;
         let stream = self.inner.find_expected(path, Some(incarnation), self.inner.now_ms())?;
-        if self.inner.append_end(&stream, offset.append_index)? != Some(offset) {
+        let (inner, looking) = (self.inner.clone(), stream.clone());
+        let end = off_reactor(move || inner.append_end(&looking, offset.append_index)).await;
+        if end? != Some(offset) {
             return Err(StreamError::InvalidOffset { offset }.into());
         }
         let (max, received) = (self.fold_checkpoint_bytes_max(), data.len() as u64);
@@ -56,8 +58,7 @@ impl Engine {
     }
 
     /// What is kept of a stream, unless it is of a place after `at_or_before`; `None` as well if there is no stream.
-    /// Reads the disk.
-    pub fn fold_checkpoint(
+    pub async fn fold_checkpoint(
         &self,
         path: &StreamPath,
         at_or_before: Option<Offset>,
@@ -68,15 +69,14 @@ impl Engine {
         let Some(kept) = kept.filter(|kept| at_or_before.is_none_or(|bound| kept.offset <= bound)) else {
             return Ok(None);
         };
-        let text = inner.bytes_of(kept.body.stream(), Offset::ZERO, kept.length())?;
-        Ok(Some(FoldCheckpoint {
-            offset: kept.offset,
-            incarnation: stream.incarnation,
-            format_version: kept.format_version,
-            data: String::from_utf8(text.into()).map_err(|_| {
-                StoreError::Fault(StoreFault::Corrupt("a fold checkpoint is no text".to_owned()))
-            })?,
-        }))
+        let (inner, Checkpoint { offset, format_version, body }) = (inner.clone(), kept);
+        let text = off_reactor(move || {
+            let length = body.shared.lock().tail.position;
+            inner.bytes_of(body.stream(), Offset::ZERO, length)
+        });
+        let data = String::from_utf8(text.await?.into())
+            .map_err(|_| StoreError::Fault(StoreFault::Corrupt("a fold checkpoint is no text".to_owned())))?;
+        Ok(Some(FoldCheckpoint { offset, incarnation: stream.incarnation, format_version, data }))
     }
 }
 

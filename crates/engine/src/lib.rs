@@ -31,6 +31,7 @@ mod append;
 mod appends;
 mod attributes;
 mod batch;
+mod blocking;
 mod body;
 mod bootstrap;
 mod boundary;

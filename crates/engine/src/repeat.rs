@@ -3,12 +3,16 @@
 //! They hold for appends that ask for them, for those with retry metadata, and for every append to a claimed stream. The
 //! rest goes by the base protocol, which keeps no receipts.
 
+use std::sync::Arc;
+
 use alluvium_protocol::claim::ProducerDecision;
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::store::{Admitted, AppendFacts, AppendOptions, Receipt, StreamFacts, admit};
 use alluvium_protocol::{AppendRejection, Offset, StreamError};
+use bytes::Bytes;
 
 use crate::append::Verdict;
+use crate::blocking::off_reactor;
 use crate::command::AppendItem;
 use crate::engine::Inner;
 use crate::error::AppendError;
@@ -24,27 +28,31 @@ pub(crate) struct Answered {
 }
 
 impl Inner {
-    /// The answer, if a repetition with these bytes, as they would be stored, is one. Reads what is stored.
-    pub(crate) fn compared(
-        &self,
-        stream: &Stream,
+    /// The answer, if a repetition with these bytes, as they would be stored, is one.
+    pub(crate) async fn compared(
+        self: &Arc<Self>,
+        stream: &Arc<Stream>,
         answered: Answered,
-        data: &[u8],
+        data: &Bytes,
     ) -> Result<Appended, AppendError> {
         let Answered { appended, compares } = answered;
         if compares && !data.is_empty() {
-            let length = data.len() as u64;
-            let end = appended.tail;
-            let start = Offset::new(end.append_index.saturating_sub(1), end.position.saturating_sub(length));
-            if start.position < stream.shared.lock().floor().position {
-                return Err(StreamError::from(Conflict::ReceiptGone).into());
-            }
-            let stored = self.bytes_of(stream, start, length)?;
-            if stored != data {
-                return Err(StreamError::from(Conflict::RetryDiffers).into());
-            }
+            let (inner, stream, end, data) = (self.clone(), stream.clone(), appended.tail, data.clone());
+            off_reactor(move || inner.compare(&stream, end, &data)).await?;
         }
         Ok(appended)
+    }
+
+    /// Whether the bytes in front of `end` are these. Reads the disk.
+    fn compare(self: &Arc<Self>, stream: &Stream, end: Offset, data: &Bytes) -> Result<(), AppendError> {
+        let length = data.len() as u64;
+        let start = Offset::new(end.append_index.saturating_sub(1), end.position.saturating_sub(length));
+        let same = self.bytes_of(stream, start, length).map(|stored| stored == data);
+        // A snapshot may stand for what was there.
+        if start.position < stream.shared.lock().floor().position {
+            return Err(StreamError::from(Conflict::ReceiptGone).into());
+        }
+        if same? { Ok(()) } else { Err(StreamError::from(Conflict::RetryDiffers).into()) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The store contract on an engine: one trait for those who embed streams, whatever keeps them.
 //!
-//! Reads are made where they are called and may wait for the disk. A server has the engine itself for what must not.
+//! Whatever may wait for the disk does so on the threads that a runtime has for that.
 
 mod refusals;
 mod window;
@@ -14,12 +14,13 @@ use alluvium_protocol::store::{
     WaitResult,
 };
 use alluvium_protocol::{
-    ContentType, Incarnation, Offset, OffsetQuery, ProducerId, StreamPath, cursor::response_cursor,
-    etag::etag,
+    ContentType, Incarnation, Offset, OffsetQuery, ProducerId, StreamPath, cursor::current_cursor, etag::etag,
 };
 use bytes::Bytes;
 
+use self::window::Window;
 use crate::appends::check_incarnation;
+use crate::blocking::off_reactor;
 use crate::engine::Engine;
 use crate::error::{DeleteError, LookupError, path_refusal, read_refusal};
 use crate::read::{StreamReader, Wake};
@@ -72,6 +73,18 @@ impl EngineStore {
             inner.touch(&stream, now_ms);
         }
         Ok(StreamReader::new(inner.clone(), stream))
+    }
+
+    async fn window(
+        &self,
+        path: &StreamPath,
+        reader: &StreamReader,
+        from: Offset,
+        tail: Offset,
+    ) -> StoreResult<Window> {
+        let (reader, bytes_max) = (reader.clone(), self.window_bytes_max);
+        let window = off_reactor(move || reader.window(from, tail, bytes_max)).await;
+        window.map_err(|error| read_refusal(path, from, error))
     }
 
     /// Which stream lives at the path now.
@@ -169,8 +182,7 @@ impl StreamStore for EngineStore {
             OffsetQuery::Now => end.tail,
             OffsetQuery::At(offset) => offset,
         };
-        let window = reader.window(from, end.tail, self.window_bytes_max);
-        let window = window.map_err(|error| read_refusal(path, from, error))?;
+        let window = self.window(path, &reader, from, end.tail).await?;
         let head = reader.head();
         let up_to_date = window.end.position >= end.tail.position;
         let closed = end.closed && up_to_date;
@@ -179,7 +191,7 @@ impl StreamStore for EngineStore {
             incarnation: head.incarnation,
             next_offset: window.end,
             up_to_date,
-            cursor: response_cursor(self.engine.inner.now_ms(), None, || 1),
+            cursor: current_cursor(self.engine.inner.now_ms()),
             etag: etag(head.incarnation, from, window.end, closed),
             content_type: head.content_type,
             closed,
@@ -239,9 +251,8 @@ impl StreamStore for EngineStore {
         let reader = self.reader(path, options.expected_incarnation, options.renew_ttl)?;
         let incarnation = reader.head().incarnation;
         // Refuses an offset that is none before it waits for what comes after.
-        let refused = |error| read_refusal(path, offset, error);
         let mut end = reader.end().map_err(|error| path_refusal(path, error))?;
-        let mut window = reader.window(offset, end.tail, self.window_bytes_max).map_err(refused)?;
+        let mut window = self.window(path, &reader, offset, end.tail).await?;
         if window.messages.is_empty() && !end.closed {
             match tokio::time::timeout(timeout, reader.wait(offset)).await {
                 Ok(Wake::Data | Wake::Closed) => {}
@@ -263,7 +274,7 @@ impl StreamStore for EngineStore {
                 return Ok(WaitResult { incarnation: self.incarnation(path), ..WaitResult::default() });
             };
             end = now;
-            window = reader.window(offset, end.tail, self.window_bytes_max).map_err(refused)?;
+            window = self.window(path, &reader, offset, end.tail).await?;
         }
         let up_to_date = window.end.position >= end.tail.position;
         Ok(WaitResult {
@@ -298,7 +309,8 @@ impl StreamStore for EngineStore {
         let inner = &self.engine.inner;
         let Ok(stream) = inner.find(inner.shard_of(path), path, inner.now_ms()) else { return Ok(None) };
         check_incarnation(&stream, expected_incarnation)?;
-        Ok(inner.append_end(&stream, append_index)?)
+        let inner = inner.clone();
+        Ok(off_reactor(move || inner.append_end(&stream, append_index)).await?)
     }
 
     async fn read_append_batches(
@@ -311,7 +323,8 @@ impl StreamStore for EngineStore {
     ) -> StoreResult<Vec<AppendBatch>> {
         let reader = self.reader(path, expected_incarnation, true)?;
         let end = reader.end().map_err(|error| path_refusal(path, error))?;
-        let batches = reader.batches(start_append_index.max(1), end.tail, limit, max_bytes);
+        let start = start_append_index.max(1);
+        let batches = off_reactor(move || reader.batches(start, end.tail, limit, max_bytes)).await;
         batches.map_err(|error| read_refusal(path, Offset::new(start_append_index, 0), error))
     }
 
@@ -324,7 +337,7 @@ impl StreamStore for EngineStore {
         path: &StreamPath,
         at_or_before: Option<Offset>,
     ) -> StoreResult<Option<FoldCheckpoint>> {
-        self.engine.fold_checkpoint(path, at_or_before)
+        self.engine.fold_checkpoint(path, at_or_before).await
     }
 }
 
