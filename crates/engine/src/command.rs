@@ -157,7 +157,7 @@ pub(crate) struct AcquireCommand {
 pub(crate) struct CheckpointCommand {
     pub(crate) stream: Arc<Stream>,
     pub(crate) offset: Offset,
-    pub(crate) format_version: u64,
+    pub(crate) format_version: u32,
     pub(crate) data: Bytes,
     pub(crate) reply: oneshot::Sender<StoreResult<()>>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Contract {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checkpoint<B> {
     pub(crate) offset: Offset,
-    pub(crate) format_version: u64,
+    pub(crate) format_version: u32,
     pub(crate) body: B,
 }
 

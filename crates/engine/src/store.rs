@@ -233,7 +233,7 @@ impl StreamStore for EngineStore {
             Err(DeleteError::Incarnation) => Err(StoreError::Refused(Conflict::Incarnation.into())),
             Err(DeleteError::Lookup(error)) => Err(path_refusal(path, error)),
             Err(DeleteError::Storage(error)) => Err(error.into()),
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
         }
     }
 

@@ -108,6 +108,10 @@ impl Space {
         });
         match written {
             Ok((outcomes, announcement)) => (outcomes, announcement),
+            Err(Failure::Refused(code, message)) => {
+                let refuse = |_| Err(Failure::refused(code, message.clone()));
+                (batch.iter().map(refuse).collect(), Announcement::default())
+            }
             Err(fault) => {
                 let message = format!("{fault:?}");
                 tracing::error!(space = %self.id, message, "a batch of appends failed");

@@ -51,7 +51,10 @@ pub(crate) fn at_rest(world: &mut World) -> Checked {
             format!("client {client} follows history {known:?}, not {token}")
         })?;
         for lane in &lanes {
-            ensure(lane.from.is_some() && lane.complete_to == page.max_position, "I-4", || {
+            // A start that lies ahead of everything is waited for.
+            let is_ahead = lane.from.is_some_and(|from| from > page.max_position);
+            let is_complete = lane.from.is_some() && (is_ahead || lane.complete_to == page.max_position);
+            ensure(is_complete, "I-4", || {
                 format!("client {client}, {lane:?}: the head is {}", page.max_position)
             })?;
         }

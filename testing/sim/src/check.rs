@@ -15,7 +15,10 @@ use crate::report::Violation;
 use crate::world::World;
 
 /// Read sizes that a full comparison goes through, so that plans end in many places.
-const READ_SIZES: [u64; 3] = [1, 700, 1_000_000];
+const READ_SIZES: [u64; 3] = [1, PATIENT_BYTES_MAX, 1_000_000];
+/// Reads of this size are those of a slow reader: nothing is held for it, and it gets this many bytes at a time.
+const PATIENT_BYTES_MAX: u64 = 700;
+const PATIENT_PIECE_BYTES: usize = 50;
 
 /// Why a read isn't what it should be.
 #[derive(Clone, Debug)]
@@ -313,6 +316,10 @@ fn read_through(reader: &StreamReader, stream: &Stream, from: Offset, bytes_max:
     let mut here = from;
     loop {
         let mut plan = reader.read(here, bytes_max)?;
+        if bytes_max == PATIENT_BYTES_MAX {
+            plan = plan.patient();
+            plan.set_piece_bytes(PATIENT_PIECE_BYTES);
+        }
         let mut found = Vec::new();
         while let Some(pieces) = plan.fetch() {
             let pieces = pieces.map_err(|fault| Trouble::Fault(fault.to_string()))?;

@@ -53,6 +53,7 @@ pub(crate) fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
         body: ask.body.sent().into(),
         fork,
         attributes: None,
+        expected_incarnation: None,
     };
     Box::pin(async move {
         match engine.create(&path, request).await {

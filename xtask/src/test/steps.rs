@@ -12,6 +12,8 @@ use crate::{licenses, tidy};
 const BINARY: &str = "target/release/alluvium";
 /// Seeds of the simulation in this command; `cargo run --release -p alluvium-sim` runs as many as asked for.
 const SEEDS: &str = "0..300";
+/// Seeds of the simulation of feeds.
+const FEEDS_SEEDS: &str = "0..200";
 
 /// One step.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
     Step { name: "planted", about: "bugs that the simulation must find", run: planted },
+    Step { name: "feeds-simulation", about: "seeded runs of feeds over a bad network", run: feeds_simulation },
+    Step { name: "feeds-planted", about: "bugs that the simulation of feeds must find", run: feeds_planted },
     Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
     Step {
         name: "clients",
@@ -102,6 +106,16 @@ fn simulation() -> Result<Tally> {
 fn planted() -> Result<Tally> {
     let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
+}
+
+fn feeds_simulation() -> Result<Tally> {
+    let program = ["run", "--release", "--locked", "--quiet", "--package", "alluvium-feeds-sim"];
+    counted(cargo().args(program).args(["--", "--seeds", FEEDS_SEEDS]), seed_counts)
+}
+
+fn feeds_planted() -> Result<Tally> {
+    let arguments = ["--package", "alluvium-feeds-sim", "--features", "planted-bugs", "--test", "planted"];
+    counted(cargo().args(["test", "--release", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 
 /// A claim of `testing/conformance`, against the release binary.

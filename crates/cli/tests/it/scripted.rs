@@ -247,5 +247,5 @@ fn nobody_at_the_address_is_unavailable() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ended = Cli::stream(&format!("http://{address}"), "read a --give-up-after 1").run();
     let shown = ended.fails_with(7);
-    assert!(shown.contains("trying again") && shown.contains("gave up"), "{shown}");
+    assert!(shown.contains("; trying again for 1 s\n") && shown.contains("gave up"), "{shown}");
 }

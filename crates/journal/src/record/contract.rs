@@ -30,7 +30,7 @@ pub struct FoldCheckpoint {
     /// The end of the last append that went into it.
     pub offset: RawOffset,
     /// The reader's own version of the text.
-    pub format_version: u64,
+    pub format_version: u32,
     /// The stream without a path that holds the text.
     pub body: StreamId,
     /// The length of the text in bytes.
@@ -74,7 +74,7 @@ pub(super) fn decode_claim(meta: &mut Decoder<'_>) -> Result<Claim, Malformed> {
 
 pub(super) fn encode_fold_checkpoint(out: &mut BytesMut, checkpoint: &FoldCheckpoint) {
     put_pair(out, checkpoint.offset);
-    put_varint(out, checkpoint.format_version);
+    put_varint(out, u64::from(checkpoint.format_version));
     put_varint(out, checkpoint.body.0);
     put_varint(out, checkpoint.length);
 }
@@ -82,7 +82,7 @@ pub(super) fn encode_fold_checkpoint(out: &mut BytesMut, checkpoint: &FoldCheckp
 pub(super) fn decode_fold_checkpoint(meta: &mut Decoder<'_>) -> Result<FoldCheckpoint, Malformed> {
     Ok(FoldCheckpoint {
         offset: meta.pair()?,
-        format_version: meta.varint()?,
+        format_version: meta.varint_u32()?,
         body: StreamId(meta.varint()?),
         length: meta.varint()?,
     })

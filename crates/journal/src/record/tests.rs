@@ -123,7 +123,7 @@ fn arbitrary_publish() -> impl Strategy<Value = Publish> {
 }
 
 fn arbitrary_fold_checkpoint() -> impl Strategy<Value = FoldCheckpoint> {
-    any::<(RawOffset, u64, u64, u64)>().prop_map(|(offset, format_version, body, length)| FoldCheckpoint {
+    any::<(RawOffset, u32, u64, u64)>().prop_map(|(offset, format_version, body, length)| FoldCheckpoint {
         offset,
         format_version,
         body: StreamId(body),

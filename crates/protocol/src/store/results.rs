@@ -164,8 +164,8 @@ pub struct FoldCheckpoint {
     pub offset: Offset,
     /// The stream that it was made of.
     pub incarnation: Incarnation,
-    /// The reader's own version of `data`, up to 2^53 - 1.
-    pub format_version: u64,
+    /// The reader's own version of `data`.
+    pub format_version: u32,
     /// Whatever the reader needs, usually JSON.
     pub data: String,
 }

@@ -4,9 +4,9 @@ use alluvium_engine::EngineStore;
 use alluvium_http::{Request, Response};
 use alluvium_protocol::{
     StreamPath, json,
+    sse::base64,
     store::{AppendBatch, StreamStore},
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -83,7 +83,7 @@ fn item(batch: &AppendBatch, is_json: bool) -> Result<Item, Failure> {
         append_index: batch.append_index,
         start_offset: batch.start_offset.to_string(),
         end_offset: batch.end_offset.to_string(),
-        data: messages.is_none().then(|| BASE64_STANDARD.encode(&batch.data)),
+        data: messages.is_none().then(|| base64(&batch.data)),
         messages,
     })
 }

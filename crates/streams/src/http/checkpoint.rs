@@ -2,7 +2,7 @@
 
 use alluvium_http::{Body, CollectLimits, Request, Response, collect};
 use alluvium_protocol::{Offset, StreamPath, store::FoldCheckpoint};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     claim::{check, check_stream},
@@ -31,7 +31,7 @@ pub(super) async fn put(streams: &State, path: &StreamPath, request: Request) ->
     Ok(response)
 }
 
-fn read_headers(headers: &HeaderMap) -> Result<(Offset, u64), Failure> {
+fn read_headers(headers: &HeaderMap) -> Result<(Offset, u32), Failure> {
     let offset = headers::text(headers, &STREAM_CHECKPOINT_OFFSET)?.and_then(|text| text.parse().ok());
     let offset = offset.ok_or(Failure::InvalidCheckpoint("`Stream-Checkpoint-Offset` is not an offset"))?;
     let version = match headers::text(headers, &STREAM_CHECKPOINT_VERSION)? {
@@ -61,13 +61,7 @@ pub(super) async fn get(streams: &State, path: &StreamPath, request: &Request) -
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     set_incarnation(headers, kept.incarnation);
     set_offset(headers, &STREAM_CHECKPOINT_OFFSET, kept.offset);
-    set_number(headers, &STREAM_CHECKPOINT_VERSION, kept.format_version);
-    *response.body_mut() = match *request.method() {
-        Method::HEAD => {
-            set_number(response.headers_mut(), &header::CONTENT_LENGTH, kept.data.len() as u64);
-            Body::empty()
-        }
-        _ => Body::full(kept.data),
-    };
+    set_number(headers, &STREAM_CHECKPOINT_VERSION, kept.format_version.into());
+    *response.body_mut() = Body::full(kept.data);
     Ok(response)
 }

@@ -1,17 +1,21 @@
 //! `PUT`: creates a stream or a fork, or finds that it exists as asked (PROTOCOL §5.1, §4.2).
 
-use alluvium_engine::CreateRequest;
+use alluvium_engine::{CreateError, CreateRequest, Created};
 use alluvium_http::{Request, Response, collect};
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::PathAndQuery};
 
+use tokio::runtime::Handle;
+
 use super::{
     attributes,
+    body::on_blocking_thread,
     error::Failure,
     headers::{
         self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
-        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_next_offset,
+        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_incarnation,
+        set_next_offset,
     },
 };
 use crate::state::State;
@@ -25,7 +29,10 @@ pub(super) async fn handle(
     let (head, body) = request.into_parts();
     let mut create = read_headers(&head.headers)?;
     create.body = collect(body, streams.body_limits(&head.headers)).await?;
-    let created = streams.engine.create(path, create).await?;
+    let created = match create.fork {
+        None => streams.engine.create(path, create).await?,
+        Some(_) => create_fork(streams, path, create).await?,
+    };
     let mut response = respond(if created.fresh { StatusCode::CREATED } else { StatusCode::OK });
     let headers = response.headers_mut();
     if created.fresh
@@ -35,10 +42,21 @@ pub(super) async fn handle(
     }
     set_content_type(headers, &created.content_type);
     set_next_offset(headers, created.tail);
+    set_incarnation(headers, created.incarnation);
     if created.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
     Ok(response)
+}
+
+/// To find where a fork parts from its source may take many reads of the disk, for which no reactor should wait.
+async fn create_fork(
+    streams: &State,
+    path: &StreamPath,
+    create: CreateRequest,
+) -> Result<Created, CreateError> {
+    let (engine, path, runtime) = (streams.engine.clone(), path.clone(), Handle::current());
+    on_blocking_thread(move || runtime.block_on(engine.create(&path, create))).await
 }
 
 fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
@@ -60,6 +78,7 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
             headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
         )?,
         attributes: attributes::of_create(headers)?,
+        expected_incarnation: headers::expected_incarnation(headers)?,
     })
 }
 

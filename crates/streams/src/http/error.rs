@@ -3,6 +3,8 @@
 //! The matches name every variant on purpose: a new rejection in the protocol or the engine does not compile until
 //! it has a place here.
 
+mod contract;
+
 use alluvium_engine::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
     DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,
@@ -10,9 +12,10 @@ use alluvium_engine::{
 };
 use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
-    AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
-    InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
-    PublishRejection, cursor::InvalidCursor,
+    AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidIncarnation,
+    InvalidJson, InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId,
+    ProducerRejection, PublishRejection, cursor::InvalidCursor,
+    store::{InvalidRetryMetadata, StoreError},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -61,6 +64,22 @@ pub(crate) enum Failure {
     InvalidMaxBytes,
     #[error("`If-Match` of an append is `*` or one offset in quotes")]
     InvalidIfMatch,
+    #[error(transparent)]
+    InvalidIncarnation(#[from] InvalidIncarnation),
+    #[error("the stream has another incarnation than `Stream-If-Incarnation` names")]
+    Incarnation,
+    #[error("a checkpoint needs `Stream-If-Incarnation`, so that it is kept of the stream that it was made of")]
+    IncarnationRequired,
+    #[error(transparent)]
+    RetryMetadata(#[from] InvalidRetryMetadata),
+    #[error("query parameter `from` is not a number of at least 1")]
+    InvalidAppendIndex,
+    #[error("{0}")]
+    InvalidCheckpoint(&'static str),
+    #[error("no checkpoint is kept")]
+    CheckpointNotFound,
+    #[error("stored bytes cannot be read")]
+    StoredText,
     #[error("`Stream-Retain` can only be `all`")]
     InvalidRetain,
     #[error("{0}")]
@@ -119,6 +138,8 @@ pub(crate) enum Failure {
     Read(#[from] ReadError),
     #[error(transparent)]
     ReadFault(#[from] ReadFault),
+    #[error(transparent)]
+    Contract(#[from] StoreError),
 }
 
 impl From<InvalidOffset> for Failure {
@@ -154,6 +175,7 @@ impl Failure {
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))
         | Self::Publish(PublishError::Fault(fault))
+        | Self::Append(AppendError::Fault(fault))
         | Self::Create(CreateError::Source(fault))) = self
         else {
             return self.to_string();
@@ -182,6 +204,16 @@ impl Failure {
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
             Self::InvalidIfMatch => (StatusCode::BAD_REQUEST, "invalid_if_match"),
+            Self::InvalidIncarnation(InvalidIncarnation) => (StatusCode::BAD_REQUEST, "invalid_incarnation"),
+            Self::Incarnation => contract::INCARNATION,
+            Self::IncarnationRequired => (StatusCode::BAD_REQUEST, "incarnation_required"),
+            Self::RetryMetadata(InvalidRetryMetadata) => (StatusCode::BAD_REQUEST, "invalid_retry_metadata"),
+            Self::InvalidAppendIndex => (StatusCode::BAD_REQUEST, "invalid_append_index"),
+            Self::InvalidCheckpoint(_) => (StatusCode::BAD_REQUEST, "invalid_checkpoint"),
+            Self::CheckpointNotFound => (StatusCode::NOT_FOUND, "checkpoint_not_found"),
+            Self::StoredText => READ_FAULT,
+            Self::Contract(error) => contract::of(error),
+            Self::Delete(DeleteError::Incarnation) => contract::INCARNATION,
             Self::InvalidRetain => (StatusCode::BAD_REQUEST, "invalid_retain"),
             Self::InvalidBatch(_) => INVALID_BATCH,
             Self::RangeNotSatisfiable { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "invalid_range"),
@@ -249,6 +281,8 @@ impl Failure {
             Self::Publish(PublishError::PreconditionFailed { current: Some(current) }) => {
                 headers.insert(header::ETAG, snapshot_etag(*current));
             }
+            Self::Append(AppendError::Refused(error)) => contract::add_headers(error, headers),
+            Self::Contract(StoreError::Refused(error)) => contract::add_headers(error, headers),
             Self::RangeNotSatisfiable { length } => {
                 let value = format!("bytes */{length}");
                 headers.insert(header::CONTENT_RANGE, ascii(value.into()));
@@ -262,6 +296,7 @@ impl Failure {
 }
 
 const RETAINED: (StatusCode, &str) = (StatusCode::GONE, "retained");
+const PATH_HELD: (StatusCode, &str) = (StatusCode::CONFLICT, "path_held_by_deleted");
 const INVALID_BATCH: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "invalid_batch");
 const READ_FAULT: (StatusCode, &str) = (StatusCode::INTERNAL_SERVER_ERROR, "read_failed");
 
@@ -385,6 +420,8 @@ pub(super) fn append(error: &AppendError) -> (StatusCode, &'static str) {
             AppendRejection::TailMismatch { .. } => (StatusCode::PRECONDITION_FAILED, "tail_mismatch"),
             AppendRejection::Empty => (StatusCode::BAD_REQUEST, "empty_body"),
         },
+        AppendError::Refused(error) => contract::refusal(error),
+        AppendError::Fault(_) => READ_FAULT,
         AppendError::Json(error) => json(*error),
         AppendError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
         AppendError::TooManyProducers { .. } => (StatusCode::CONFLICT, "too_many_producers"),
@@ -396,7 +433,8 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
     match error {
         CreateError::Conflict(conflict) => match conflict {
             CreateConflict::Configuration => (StatusCode::CONFLICT, "exists"),
-            CreateConflict::Deleted => (StatusCode::CONFLICT, "path_held_by_deleted"),
+            CreateConflict::Incarnation => contract::INCARNATION,
+            CreateConflict::Deleted => PATH_HELD,
             CreateConflict::ForkContentType => (StatusCode::CONFLICT, "content_type_mismatch"),
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },

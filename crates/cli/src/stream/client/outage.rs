@@ -35,7 +35,11 @@ impl Outage {
             )));
         };
         if self.failures == 1 {
-            self.notes.note(format_args!("{}; trying again", trouble.cause));
+            let limit = match self.policy.give_up_after() {
+                Some(limit) => format!(" for {} s", limit.as_secs()),
+                None => String::new(),
+            };
+            self.notes.note(format_args!("{}; trying again{limit}", trouble.cause));
         }
         pause(wait);
         Ok(())

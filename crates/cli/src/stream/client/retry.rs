@@ -21,6 +21,11 @@ impl RetryPolicy {
         Self { give_up_after }
     }
 
+    /// How long an outage may last.
+    pub(crate) fn give_up_after(&self) -> Option<Duration> {
+        self.give_up_after
+    }
+
     /// The wait before attempt `failures + 1`, or `None` to give up.
     ///
     /// `outage` is how long the server has been unavailable, `random` decides the jitter: a wait is

@@ -1,0 +1,15 @@
+//! SQLite on this machine: one connection that writes, on a thread of its own, and others that read beside it.
+
+mod connection;
+mod jobs;
+mod open;
+mod options;
+mod readers;
+mod store;
+mod waiters;
+mod writer;
+
+pub use connection::Connection;
+pub use open::OpenError;
+pub use options::{ReadMode, SqliteOptions};
+pub use store::SqliteStore;

@@ -1,0 +1,174 @@
+//! Writes that wait for the writer.
+
+use alluvium_protocol::store::{StoreFault, StoreResult};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::native::connection::Connection;
+use crate::native::options::SqliteOptions;
+
+/// A write. It may be run more than once: if another write of its transaction breaks, all of them are run anew.
+pub(crate) trait Job: Send {
+    /// Does the write in the transaction that is open, and keeps the answer.
+    fn run(&mut self, sql: &mut Connection, now_ms: u64);
+
+    /// Bytes of data in it.
+    fn bytes(&self) -> usize;
+
+    /// Sends the answer, or the fault that kept it from becoming durable.
+    fn finish(self: Box<Self>, fault: Option<StoreFault>);
+}
+
+/// A write made of a closure.
+struct Operation<F, T> {
+    bytes: usize,
+    run: F,
+    answer: Option<StoreResult<T>>,
+    reply: oneshot::Sender<StoreResult<T>>,
+}
+
+impl<F, T> Job for Operation<F, T>
+where
+    F: FnMut(&mut Connection, u64) -> StoreResult<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, sql: &mut Connection, now_ms: u64) {
+        self.answer = Some((self.run)(sql, now_ms));
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(self: Box<Self>, fault: Option<StoreFault>) {
+        let answer = match fault {
+            Some(fault) => Err(fault.into()),
+            None => self.answer.unwrap_or(Err(StoreFault::Stopped.into())),
+        };
+        // A caller that no longer waits has given the answer up; the write stands.
+        drop(self.reply.send(answer));
+    }
+}
+
+/// The queue in front of the writer.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    writes_max: usize,
+    bytes_max: usize,
+    waiting: Mutex<Waiting>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: Vec<Box<dyn Job>>,
+    bytes: usize,
+    stopped: bool,
+    /// The writer sleeps and wants to be woken.
+    asleep: bool,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting")
+            .field("jobs", &self.jobs.len())
+            .field("bytes", &self.bytes)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Jobs {
+    pub(crate) fn new(options: &SqliteOptions) -> Self {
+        Self {
+            writes_max: options.queue_writes_max,
+            bytes_max: options.queue_bytes_max,
+            waiting: Mutex::default(),
+            ready: Condvar::new(),
+        }
+    }
+
+    /// Has a write done, and waits until it is durable.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        run: impl FnMut(&mut Connection, u64) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let (reply, answer) = oneshot::channel();
+        self.push(Box::new(Operation { bytes, run, answer: None, reply }))?;
+        answer.await.unwrap_or(Err(StoreFault::Stopped.into()))
+    }
+
+    fn push(&self, job: Box<dyn Job>) -> Result<(), StoreFault> {
+        let mut waiting = self.waiting.lock();
+        if waiting.stopped {
+            return Err(StoreFault::Stopped);
+        }
+        let bytes = waiting.bytes.saturating_add(job.bytes());
+        // A lone write always fits: its size has a limit of its own.
+        let is_over = waiting.jobs.len() >= self.writes_max || bytes > self.bytes_max;
+        if is_over && !waiting.jobs.is_empty() {
+            return Err(StoreFault::Busy);
+        }
+        waiting.bytes = bytes;
+        waiting.jobs.push(job);
+        if waiting.asleep {
+            waiting.asleep = false;
+            self.ready.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Moves what waits into `into`, up to the limits of one transaction. Without anything it sleeps, or if `may_sleep` is
+    /// false, returns. `false` once it has stopped and nothing is left.
+    pub(crate) fn take(
+        &self,
+        into: &mut Vec<Box<dyn Job>>,
+        writes_max: usize,
+        bytes_max: usize,
+        may_sleep: bool,
+    ) -> bool {
+        let mut waiting = self.waiting.lock();
+        while waiting.jobs.is_empty() {
+            if waiting.stopped {
+                return false;
+            }
+            if !may_sleep {
+                return true;
+            }
+            waiting.asleep = true;
+            self.ready.wait(&mut waiting);
+        }
+        let mut bytes = 0_usize;
+        let mut count = 0;
+        for job in &waiting.jobs {
+            let with_it = bytes.saturating_add(job.bytes());
+            if count > 0 && (count >= writes_max || with_it > bytes_max) {
+                break;
+            }
+            bytes = with_it;
+            count += 1;
+        }
+        if count == waiting.jobs.len() {
+            std::mem::swap(into, &mut waiting.jobs);
+        } else {
+            into.extend(waiting.jobs.drain(..count));
+        }
+        waiting.bytes = waiting.bytes.saturating_sub(bytes);
+        true
+    }
+
+    /// Takes no more writes. Those that wait are still done if `finish`, else they are refused.
+    pub(crate) fn stop(&self, finish: bool) {
+        let refused = {
+            let mut waiting = self.waiting.lock();
+            waiting.stopped = true;
+            waiting.asleep = false;
+            self.ready.notify_all();
+            if finish { Vec::new() } else { std::mem::take(&mut waiting.jobs) }
+        };
+        for job in refused {
+            job.finish(Some(StoreFault::Stopped));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How a SQLite store runs.
+
+use crate::bounds::Bounds;
+
+/// Where reads run.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ReadMode {
+    /// On the thread that asks. Cheapest; a read that must go to the disk keeps that thread waiting.
+    Inline,
+    /// On tokio's threads for blocking work.
+    Offloaded,
+}
+
+/// How a store runs. [`SqliteOptions::default`] says what each of them is unless told otherwise.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Ceilings of rows and requests; must pass [`Bounds::check`].
+    pub bounds: Bounds,
+    /// Where reads run: [`ReadMode::Offloaded`].
+    pub reads: ReadMode,
+    /// Connections that read at once: 4.
+    pub readers_max: usize,
+    /// Reads and waits that may be under way or wait for their turn; one more is refused as busy: 16,384.
+    pub waiters_max: usize,
+    /// Writes that may wait; one more is refused as busy: 65,536.
+    pub queue_writes_max: usize,
+    /// Bytes of data in the writes that may wait: 256 MiB.
+    pub queue_bytes_max: usize,
+    /// Bytes of data gathered into one transaction, more only if a single write is larger: 16 MiB.
+    pub commit_bytes_max: usize,
+    /// Writes gathered into one transaction: 4,096.
+    pub commit_writes_max: usize,
+    /// Rows of streams that the writer keeps in memory: 65,536.
+    pub cached_streams_max: usize,
+    /// Pages of SQLite's write-ahead log after which it is copied into the database: 4,000.
+    pub checkpoint_pages: u32,
+    /// How long a write waits for another process that writes, in milliseconds: 5,000.
+    pub busy_ms: u32,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            reads: ReadMode::Offloaded,
+            readers_max: 4,
+            waiters_max: 16_384,
+            queue_writes_max: 65_536,
+            queue_bytes_max: 256 * 1024 * 1024,
+            commit_bytes_max: 16 * 1024 * 1024,
+            commit_writes_max: 4096,
+            cached_streams_max: 65_536,
+            checkpoint_pages: 4000,
+            busy_ms: 5000,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The writer: one thread, one connection, one transaction for all the writes of a moment.
+//!
+//! While one transaction is being synced the next one's writes gather. Nothing is answered, and no reader woken, before
+//! the sync, refusals included: they may rest on a write of the same transaction.
+//!
+//! A write that is refused leaves the others alone, since a refused write has changed nothing. Only if a statement fails
+//! half-way is the transaction rolled back, and each of its writes done again in one of its own.
+
+use std::sync::Arc;
+
+use alluvium_env::Clock;
+use alluvium_protocol::store::StoreFault;
+
+use crate::native::connection::{Connection, fault};
+use crate::native::jobs::{Job, Jobs};
+use crate::native::options::SqliteOptions;
+use crate::native::waiters::Waiters;
+use crate::ops::{run_now, sweep};
+
+/// What the writer's thread owns.
+pub(crate) struct Writer {
+    pub(crate) sql: Connection,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: SqliteOptions,
+    /// `PRAGMA data_version` as of the last transaction: another number means that another process wrote.
+    pub(crate) data_version: i64,
+    /// Deleted streams may have left rows.
+    pub(crate) has_garbage: bool,
+}
+
+/// The end of a transaction.
+enum Outcome {
+    Committed,
+    /// Nothing of it happened.
+    Failed(StoreFault),
+    /// A statement failed half-way; the transaction was rolled back.
+    Broken,
+}
+
+impl Writer {
+    /// Works until the store stops.
+    pub(crate) fn run(mut self) {
+        let mut group = Vec::new();
+        loop {
+            let (writes, bytes) = (self.options.commit_writes_max, self.options.commit_bytes_max);
+            if !self.jobs.take(&mut group, writes, bytes, !self.has_garbage) {
+                return;
+            }
+            if group.is_empty() {
+                self.sweep();
+            } else {
+                self.commit_group(std::mem::take(&mut group));
+            }
+        }
+    }
+
+    fn commit_group(&mut self, mut group: Vec<Box<dyn Job>>) {
+        match self.transaction(&mut group) {
+            Outcome::Committed => self.finish(group, None),
+            Outcome::Failed(fault) => self.finish(group, Some(&fault)),
+            Outcome::Broken if group.len() == 1 => {
+                // The write kept the fault that broke it as its answer.
+                self.finish(group, None);
+            }
+            Outcome::Broken => {
+                for job in group {
+                    self.commit_group(vec![job]);
+                }
+            }
+        }
+    }
+
+    fn transaction(&mut self, group: &mut [Box<dyn Job>]) -> Outcome {
+        if let Err(error) = self.begin() {
+            return Outcome::Failed(self.failed(&error));
+        }
+        let now_ms = self.clock.now_ms();
+        for job in group {
+            job.run(&mut self.sql, now_ms);
+            if self.sql.take_broken() {
+                self.roll_back();
+                return Outcome::Broken;
+            }
+        }
+        match self.execute("COMMIT") {
+            Ok(()) => Outcome::Committed,
+            Err(error) => {
+                self.roll_back();
+                Outcome::Failed(self.failed(&error))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        self.execute("BEGIN IMMEDIATE")?;
+        let mut statement = self.sql.raw().prepare_cached("PRAGMA data_version")?;
+        let version = statement.query_row([], |row| row.get(0))?;
+        drop(statement);
+        if version != self.data_version {
+            self.data_version = version;
+            self.sql.clear();
+        }
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.sql.raw().prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        self.sql.clear();
+        if !self.sql.raw().is_autocommit()
+            && let Err(error) = self.execute("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction cannot be rolled back");
+            self.jobs.stop(false);
+        }
+    }
+
+    /// A full disk and another writer pass. After anything else nothing is known about what was written, so the store
+    /// stops; opening it again finds out.
+    fn failed(&self, error: &rusqlite::Error) -> StoreFault {
+        let fault = fault(error);
+        if matches!(fault, StoreFault::Full | StoreFault::Busy) {
+            return fault;
+        }
+        tracing::error!(%error, "a transaction failed; the store stops");
+        self.jobs.stop(false);
+        StoreFault::Stopped
+    }
+
+    fn finish(&mut self, group: Vec<Box<dyn Job>>, fault: Option<&StoreFault>) {
+        let changed = self.sql.take_changed();
+        for job in group {
+            job.finish(fault.cloned());
+        }
+        if fault.is_none() {
+            // A deletion, or the removal of an expired stream, shows as a change like any other.
+            self.has_garbage |= !changed.is_empty() && self.garbage_is_there();
+            for path in &changed {
+                self.waiters.wake(path);
+            }
+        }
+    }
+
+    fn garbage_is_there(&self) -> bool {
+        let looked = self.sql.raw().prepare_cached(crate::plan::reads::GARBAGE).and_then(|mut statement| {
+            let mut rows = statement.query([])?;
+            Ok(rows.next()?.is_some())
+        });
+        looked.unwrap_or(false)
+    }
+
+    /// One sweep, in a transaction of its own; writes that have come meanwhile go first.
+    fn sweep(&mut self) {
+        let swept = self.begin().and_then(|()| {
+            let more = run_now(sweep(&mut self.sql));
+            if self.sql.take_broken() || more.is_err() {
+                self.roll_back();
+                return Ok(false);
+            }
+            self.execute("COMMIT")?;
+            Ok(more.unwrap_or(false))
+        });
+        match swept {
+            Ok(more) => self.has_garbage = more,
+            Err(error) => {
+                self.roll_back();
+                tracing::warn!(%error, "the rows of deleted streams cannot be swept now");
+                self.has_garbage = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The store from outside.
+
+mod batch_runner;
+mod conformance;
+mod crash;
+mod damage;
+mod kill;
+mod opening;
+mod pruning;
+mod query_plans;
+mod races;
+mod same_plan;
+mod world;
+mod writer;
