@@ -97,6 +97,7 @@ impl Engine {
 }
 
 /// Why a body cannot be stored.
+#[derive(Clone, Copy)]
 enum PayloadError {
     Json(InvalidJson),
     TooLarge { max: u64, received: u64 },
@@ -162,7 +163,7 @@ impl Committer {
         now_ms: u64,
     ) -> Result<(Answered, Effect, bool), AppendError> {
         let mut state = stream.state.lock();
-        inner.check_present(stream, &state, now_ms)?;
+        Inner::check_present(stream, &state, now_ms)?;
         let verdict = if item.by_contract(&state) {
             repeat::decide(inner, stream, &state, &item)?
         } else {
@@ -220,12 +221,7 @@ impl Committer {
 
 impl Inner {
     /// Whether a stream that was found is still there, as far as has been admitted.
-    pub(crate) fn check_present(
-        &self,
-        stream: &Stream,
-        state: &State,
-        now_ms: u64,
-    ) -> Result<(), LookupError> {
+    pub(crate) fn check_present(stream: &Stream, state: &State, now_ms: u64) -> Result<(), LookupError> {
         if state.deleted {
             let kept = stream.forks.load(Ordering::SeqCst) > 0;
             return Err(if kept { LookupError::Deleted } else { LookupError::NotFound });

@@ -7,6 +7,7 @@ use alluvium_protocol::store::{StoreError, StoreResult};
 use alluvium_protocol::{Incarnation, Offset, StreamError, StreamPath};
 use bytes::{Bytes, BytesMut};
 
+use crate::boundary::Message;
 use crate::engine::Inner;
 use crate::error::{ReadFault, path_refusal};
 use crate::stream::Stream;
@@ -15,15 +16,14 @@ impl Stream {
     /// Where the last extent starts that starts before append number `index` is complete: the one in which that ends.
     fn start_before(&self, index: u64) -> Option<u64> {
         let inherited = self.fork.as_ref().filter(|fork| index <= fork.at.append_index);
-        let own = match inherited {
+        let shared = match inherited {
             Some(fork) => {
                 let count = fork.inherited.partition_point(|range| range.start.append_index < index);
-                &fork.inherited.get(count.checked_sub(1)?)?.stream
+                &fork.inherited.get(count.checked_sub(1)?)?.stream.shared
             }
-            None => return self.shared.lock().extents.start_before(index),
+            None => &self.shared,
         };
-        let start = own.shared.lock().extents.start_before(index);
-        start
+        shared.lock().extents.start_before(index)
     }
 }
 
@@ -58,7 +58,7 @@ impl Inner {
         let Some(position) = stream.start_before(index) else { return Ok(None) };
         let messages = self.messages_at(stream, position)?.unwrap_or_default();
         let last = messages.iter().find(|message| message.ends_append && message.end().append_index == index);
-        Ok(last.map(|message| message.end()))
+        Ok(last.map(Message::end))
     }
 
     /// `length` bytes of a stream from a position on, which must be there. Reads the disk.

@@ -42,9 +42,9 @@ impl Engine {
 }
 
 impl Committer {
-    pub(crate) fn admit_claim(&mut self, inner: &Inner, command: AcquireCommand, now_ms: u64) {
+    pub(crate) fn admit_claim(&mut self, command: AcquireCommand, now_ms: u64) {
         let AcquireCommand { stream, producer_id, reply } = command;
-        match self.acquire(inner, &stream, producer_id, now_ms) {
+        match self.acquire(&stream, producer_id, now_ms) {
             // The record has an effect on no reader.
             Ok(claim) => self.conclude(Effect::None, Reply::Acquire(reply, Ok(claim))),
             Err(error) => self.answer(Reply::Acquire(reply, Err(error))),
@@ -53,13 +53,12 @@ impl Committer {
 
     fn acquire(
         &mut self,
-        inner: &Inner,
         stream: &Stream,
         producer_id: ProducerId,
         now_ms: u64,
     ) -> StoreResult<ProducerClaim> {
         let mut state = stream.state.lock();
-        inner.check_present(stream, &state, now_ms).map_err(|error| lookup_refusal(stream, error))?;
+        Inner::check_present(stream, &state, now_ms).map_err(|error| lookup_refusal(stream, error))?;
         let current = state.contract.as_ref().and_then(|contract| contract.claim.as_ref());
         let claim = Claim::acquire(current, producer_id)
             .ok_or_else(|| StoreError::Refused(Conflict::ClaimsExhausted.into()))?;
@@ -79,10 +78,10 @@ impl Committer {
     }
 
     /// Answered like a write, so that it tells nothing that a crash could take back.
-    pub(crate) fn admit_state(&mut self, inner: &Inner, command: StateCommand, now_ms: u64) {
+    pub(crate) fn admit_state(&mut self, command: StateCommand, now_ms: u64) {
         let StateCommand { stream, reply } = command;
         let state = stream.state.lock();
-        let told = inner.check_present(&stream, &state, now_ms).is_ok().then(|| StorageState {
+        let told = Inner::check_present(&stream, &state, now_ms).is_ok().then(|| StorageState {
             incarnation: stream.incarnation,
             content_type: stream.content_type.clone(),
             next_offset: state.tail,

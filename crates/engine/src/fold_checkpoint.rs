@@ -81,15 +81,9 @@ impl Engine {
 }
 
 impl Committer {
-    pub(crate) fn admit_checkpoint(
-        &mut self,
-        inner: &Inner,
-        shard: &Shard,
-        command: CheckpointCommand,
-        now_ms: u64,
-    ) {
+    pub(crate) fn admit_checkpoint(&mut self, shard: &Shard, command: CheckpointCommand, now_ms: u64) {
         let CheckpointCommand { stream, offset, format_version, data, reply } = command;
-        if let Err(error) = check(inner, &stream, offset, now_ms) {
+        if let Err(error) = check(&stream, offset, now_ms) {
             return self.answer(Reply::Checkpoint(reply, Err(error)));
         }
         let length = data.len() as u64;
@@ -106,9 +100,9 @@ impl Committer {
 }
 
 /// The checks against what has been admitted.
-fn check(inner: &Inner, stream: &Arc<Stream>, offset: Offset, now_ms: u64) -> StoreResult<()> {
+fn check(stream: &Arc<Stream>, offset: Offset, now_ms: u64) -> StoreResult<()> {
     let state = stream.state.lock();
-    inner.check_present(stream, &state, now_ms).map_err(|error| lookup_refusal(stream, error))?;
+    Inner::check_present(stream, &state, now_ms).map_err(|error| lookup_refusal(stream, error))?;
     let kept = state.contract.as_ref().and_then(|contract| contract.checkpoint);
     if kept.is_some_and(|kept| offset < kept.offset) {
         return Err(StoreError::Refused(Conflict::CheckpointBehind.into()));

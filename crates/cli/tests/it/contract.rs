@@ -83,9 +83,16 @@ fn every_answer_tells_the_incarnation_and_every_method_honours_the_one_that_is_m
         let found = (malformed.status, malformed.code());
         assert_eq!(found, (400, "invalid_incarnation".to_owned()), "{method} {target}");
     }
-    assert_eq!(send(&server, "HEAD", s, &[&other], "").header("alluvium-error"), Some("incarnation_mismatch"));
+    assert_eq!(
+        send(&server, "HEAD", s, &[&other], "").header("alluvium-error"),
+        Some("incarnation_mismatch")
+    );
     let free = send(&server, "PUT", "/v1/stream/free", &[TEXT, &right], "");
-    assert_eq!((free.status, free.code().as_str()), (409, "incarnation_mismatch"), "there is none to be meant");
+    assert_eq!(
+        (free.status, free.code().as_str()),
+        (409, "incarnation_mismatch"),
+        "there is none to be meant"
+    );
     assert_eq!(send(&server, "GET", s, &[&right], "").text(), "onetwo", "and nothing of it happened");
     let deleted = send(&server, "DELETE", s, &[&right], "");
     assert_eq!((deleted.status, incarnation(&deleted)), (204, created.clone()));
@@ -159,7 +166,11 @@ fn appends_are_read_whole_and_by_number() {
     let appends = |query: &str| send(&server, "GET", &format!("/v1/stream/__ds/appends/j{query}"), &[], "");
     let all = appends("");
     assert_eq!(all.header("stream-up-to-date"), Some("true"));
-    assert!(all.text().contains("\"messages\":[{\"big\":12345678901234567890.10}]"), "as it was: {}", all.text());
+    assert!(
+        all.text().contains("\"messages\":[{\"big\":12345678901234567890.10}]"),
+        "as it was: {}",
+        all.text()
+    );
     let items = json(&all);
     assert_eq!(items.as_array().unwrap().len(), 3);
     assert_eq!(items[0]["messages"], serde_json::json!([1, 2]));
@@ -171,9 +182,11 @@ fn appends_are_read_whole_and_by_number() {
     assert_eq!(json(&small).as_array().unwrap().len(), 1, "the first comes however large it is");
     let past = appends("?from=4");
     assert_eq!((past.text(), past.header("stream-up-to-date")), ("[]", Some("true")));
-    for (query, code) in
-        [("?from=0", "invalid_append_index"), ("?limit=1001", "invalid_limit"), ("?max_bytes=x", "invalid_max_bytes")]
-    {
+    for (query, code) in [
+        ("?from=0", "invalid_append_index"),
+        ("?limit=1001", "invalid_limit"),
+        ("?max_bytes=x", "invalid_max_bytes"),
+    ] {
         assert_eq!((appends(query).status, appends(query).code().as_str()), (400, code), "{query}");
     }
     send(&server, "PUT", "/v1/stream/b", &["content-type: application/octet-stream"], "Hi");

@@ -65,7 +65,6 @@ fn run(strict: bool, options: impl Fn() -> Options) {
     let behaviours = behaviours::<Running>(strict);
     assert!(behaviours.len() > 45, "the suite is there");
     for behaviour in behaviours {
-        println!("{}", behaviour.name);
         let running = Running::new(options(), strict);
         runtime.block_on((behaviour.run)(&running));
         running.store.engine().shutdown();

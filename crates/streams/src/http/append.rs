@@ -8,7 +8,7 @@ use alluvium_protocol::{
 use http::{HeaderMap, StatusCode, header};
 
 use super::{
-    error::Failure,
+    error::{Failure, InvalidContract},
     headers::{
         self, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_RETRY_METADATA, PRODUCER_SEQ, STREAM_CLOSED, STREAM_SEQ,
         TRUE, respond, set_incarnation, set_next_offset, set_number,
@@ -49,7 +49,7 @@ pub(super) fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure
         expected_incarnation: headers::expected_incarnation(headers)?,
         retry_metadata: match headers::text(headers, &PRODUCER_RETRY_METADATA)? {
             None => None,
-            Some(text) => Some(RetryMetadata::parse(text)?),
+            Some(text) => Some(RetryMetadata::parse(text).map_err(InvalidContract::from)?),
         },
         ..AppendRequest::default()
     })

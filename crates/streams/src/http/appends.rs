@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::{
     bucket::json_response,
     claim::check,
-    error::Failure,
+    error::{Failure, InvalidContract},
     headers::{self, set_incarnation, set_next_offset, set_up_to_date},
     query,
 };
@@ -47,7 +47,7 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
         None => Ok(None),
         Some(text) => query::positive(text).map(Some).ok_or(refusal),
     };
-    let from = number(from.as_deref(), Failure::InvalidAppendIndex)?.unwrap_or(1);
+    let from = number(from.as_deref(), InvalidContract::AppendIndex.into())?.unwrap_or(1);
     let limit = number(limit.as_deref(), Failure::InvalidLimit)?.map_or(Ok(LIMIT_DEFAULT), |limit| {
         usize::try_from(limit).ok().filter(|limit| *limit <= LIMIT_MAX).ok_or(Failure::InvalidLimit)
     })?;
@@ -67,7 +67,8 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
         set_next_offset(headers, last.end_offset);
     }
     // A later append may have come since; then the next request finds it.
-    let is_at_tail = batches.last().map_or(from > head.tail.append_index, |last| last.end_offset >= head.tail);
+    let is_at_tail =
+        batches.last().map_or(from > head.tail.append_index, |last| last.end_offset >= head.tail);
     set_up_to_date(headers, is_at_tail);
     Ok(response)
 }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     claim::{check, check_stream},
-    error::Failure,
+    error::{Failure, InvalidContract},
     headers::{
         self, NO_STORE, STREAM_CHECKPOINT_OFFSET, STREAM_CHECKPOINT_VERSION, respond, set_incarnation,
         set_number, set_offset,
@@ -18,12 +18,14 @@ use crate::state::State;
 /// `PUT`: keeps the body in place of what was kept before. Answered once it is durable.
 pub(super) async fn put(streams: &State, path: &StreamPath, request: Request) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
-    let incarnation = headers::expected_incarnation(&head.headers)?.ok_or(Failure::IncarnationRequired)?;
+    let incarnation =
+        headers::expected_incarnation(&head.headers)?.ok_or(InvalidContract::IncarnationRequired)?;
     let (offset, format_version) = read_headers(&head.headers)?;
     let bytes_max = usize::try_from(streams.engine.fold_checkpoint_bytes_max()).unwrap_or(usize::MAX);
     let limits = CollectLimits { bytes_max, ..streams.body_limits(&head.headers) };
     let body = collect(body, limits).await?;
-    let data = String::from_utf8(body.into()).map_err(|_| Failure::InvalidCheckpoint("the body is no text"))?;
+    let data =
+        String::from_utf8(body.into()).map_err(|_| InvalidContract::Checkpoint("the body is no text"))?;
     let checkpoint = FoldCheckpoint { offset, incarnation, format_version, data };
     streams.engine.put_fold_checkpoint(path, checkpoint).await?;
     let mut response = respond(StatusCode::NO_CONTENT);
@@ -33,13 +35,14 @@ pub(super) async fn put(streams: &State, path: &StreamPath, request: Request) ->
 
 fn read_headers(headers: &HeaderMap) -> Result<(Offset, u32), Failure> {
     let offset = headers::text(headers, &STREAM_CHECKPOINT_OFFSET)?.and_then(|text| text.parse().ok());
-    let offset = offset.ok_or(Failure::InvalidCheckpoint("`Stream-Checkpoint-Offset` is not an offset"))?;
+    let offset = offset.ok_or(InvalidContract::Checkpoint("`Stream-Checkpoint-Offset` is not an offset"))?;
     let version = match headers::text(headers, &STREAM_CHECKPOINT_VERSION)? {
         None => Some(0),
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
         Some(_) => None,
     };
-    let version = version.ok_or(Failure::InvalidCheckpoint("`Stream-Checkpoint-Version` is not a number"))?;
+    let version =
+        version.ok_or(InvalidContract::Checkpoint("`Stream-Checkpoint-Version` is not a number"))?;
     Ok((offset, version))
 }
 

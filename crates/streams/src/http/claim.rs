@@ -66,7 +66,11 @@ struct Claimed<'a> {
 }
 
 /// `GET`: who may write, and what else is kept about the stream. Does not count as a read: a TTL runs on.
-pub(super) async fn state(streams: &State, path: &StreamPath, request: &Request) -> Result<Response, Failure> {
+pub(super) async fn state(
+    streams: &State,
+    path: &StreamPath,
+    request: &Request,
+) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
     // Tells a deleted stream from a missing one.
     streams.engine.head(path)?;

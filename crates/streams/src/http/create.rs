@@ -14,8 +14,7 @@ use super::{
     error::Failure,
     headers::{
         self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
-        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_incarnation,
-        set_next_offset,
+        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_incarnation, set_next_offset,
     },
 };
 use crate::state::State;

@@ -12,13 +12,13 @@ use alluvium_engine::{
 };
 use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
-    AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidIncarnation,
-    InvalidJson, InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId,
-    ProducerRejection, PublishRejection, cursor::InvalidCursor,
-    store::{InvalidRetryMetadata, StoreError},
+    AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
+    InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
+    PublishRejection, cursor::InvalidCursor, store::StoreError,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+pub(crate) use self::contract::InvalidContract;
 use super::headers::{
     NO_STORE, PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, STREAM_CLOSED,
     STREAM_SNAPSHOT_OFFSET, TRUE, ascii, set_next_offset, set_number, set_offset, snapshot_etag,
@@ -65,17 +65,9 @@ pub(crate) enum Failure {
     #[error("`If-Match` of an append is `*` or one offset in quotes")]
     InvalidIfMatch,
     #[error(transparent)]
-    InvalidIncarnation(#[from] InvalidIncarnation),
+    InvalidContract(#[from] InvalidContract),
     #[error("the stream has another incarnation than `Stream-If-Incarnation` names")]
     Incarnation,
-    #[error("a checkpoint needs `Stream-If-Incarnation`, so that it is kept of the stream that it was made of")]
-    IncarnationRequired,
-    #[error(transparent)]
-    RetryMetadata(#[from] InvalidRetryMetadata),
-    #[error("query parameter `from` is not a number of at least 1")]
-    InvalidAppendIndex,
-    #[error("{0}")]
-    InvalidCheckpoint(&'static str),
     #[error("no checkpoint is kept")]
     CheckpointNotFound,
     #[error("stored bytes cannot be read")]
@@ -204,16 +196,10 @@ impl Failure {
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
             Self::InvalidIfMatch => (StatusCode::BAD_REQUEST, "invalid_if_match"),
-            Self::InvalidIncarnation(InvalidIncarnation) => (StatusCode::BAD_REQUEST, "invalid_incarnation"),
-            Self::Incarnation => contract::INCARNATION,
-            Self::IncarnationRequired => (StatusCode::BAD_REQUEST, "incarnation_required"),
-            Self::RetryMetadata(InvalidRetryMetadata) => (StatusCode::BAD_REQUEST, "invalid_retry_metadata"),
-            Self::InvalidAppendIndex => (StatusCode::BAD_REQUEST, "invalid_append_index"),
-            Self::InvalidCheckpoint(_) => (StatusCode::BAD_REQUEST, "invalid_checkpoint"),
+            Self::InvalidContract(error) => contract::invalid(error),
+            Self::Incarnation | Self::Delete(DeleteError::Incarnation) => contract::INCARNATION,
             Self::CheckpointNotFound => (StatusCode::NOT_FOUND, "checkpoint_not_found"),
-            Self::StoredText => READ_FAULT,
             Self::Contract(error) => contract::of(error),
-            Self::Delete(DeleteError::Incarnation) => contract::INCARNATION,
             Self::InvalidRetain => (StatusCode::BAD_REQUEST, "invalid_retain"),
             Self::InvalidBatch(_) => INVALID_BATCH,
             Self::RangeNotSatisfiable { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "invalid_range"),
@@ -256,7 +242,7 @@ impl Failure {
             Self::Delete(DeleteError::Storage(error))
             | Self::SetAttributes(AttributesError::Storage(error)) => storage(*error),
             Self::Read(error) => read(error),
-            Self::ReadFault(_) => READ_FAULT,
+            Self::ReadFault(_) | Self::StoredText => READ_FAULT,
         }
     }
 

@@ -5,7 +5,7 @@ use alluvium_protocol::{ContentType, Incarnation, Offset, header as names};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::error::Failure;
+use super::error::{Failure, InvalidContract};
 use alluvium_http::Body;
 
 macro_rules! names {
@@ -25,7 +25,8 @@ pub(super) static STREAM_SNAPSHOT_OFFSET: HeaderName = HeaderName::from_static("
 pub(super) static STREAM_RETAIN: HeaderName = HeaderName::from_static("stream-retain");
 pub(super) static STREAM_ATTRS: HeaderName = HeaderName::from_static("stream-attrs");
 pub(super) static STREAM_CHECKPOINT_OFFSET: HeaderName = HeaderName::from_static("stream-checkpoint-offset");
-pub(super) static STREAM_CHECKPOINT_VERSION: HeaderName = HeaderName::from_static("stream-checkpoint-version");
+pub(super) static STREAM_CHECKPOINT_VERSION: HeaderName =
+    HeaderName::from_static("stream-checkpoint-version");
 pub(super) static PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 pub(super) static PREFER: HeaderName = HeaderName::from_static("prefer");
 static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -104,7 +105,7 @@ pub(super) fn set_incarnation(headers: &mut HeaderMap, incarnation: Incarnation)
 pub(super) fn expected_incarnation(headers: &HeaderMap) -> Result<Option<Incarnation>, Failure> {
     match text(headers, &STREAM_IF_INCARNATION)? {
         None => Ok(None),
-        Some(token) => Ok(Some(token.trim().parse::<Incarnation>()?)),
+        Some(token) => Ok(Some(token.trim().parse::<Incarnation>().map_err(InvalidContract::from)?)),
     }
 }
 

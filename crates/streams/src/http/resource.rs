@@ -3,7 +3,9 @@
 //! A path is cut at its slashes as it stands in the URL, so that an encoded slash makes no segment, and each segment is
 //! decoded once. Names of sub-resources come after the stream's segment and so never meet a stream's id.
 
-use alluvium_protocol::{BucketId, InvalidPath, Offset, StreamPath, bucket::RESERVED_STREAM_ID, path::BUCKET_MOUNT};
+use alluvium_protocol::{
+    BucketId, InvalidPath, Offset, StreamPath, bucket::RESERVED_STREAM_ID, path::BUCKET_MOUNT,
+};
 
 use super::error::Failure;
 

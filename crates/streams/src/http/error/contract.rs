@@ -3,15 +3,44 @@
 
 use alluvium_engine::{LookupError, StorageError};
 use alluvium_protocol::{
-    StreamError,
+    InvalidIncarnation, StreamError,
     error::{Conflict, ProducerFault},
-    store::{StoreError, StoreFault},
+    store::{InvalidRetryMetadata, StoreError, StoreFault},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{PATH_HELD, READ_FAULT, json, lookup, producer, storage};
 
 pub(super) const INCARNATION: (StatusCode, &str) = (StatusCode::CONFLICT, "incarnation_mismatch");
+
+/// What is wrong with a request before the store is asked.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum InvalidContract {
+    #[error(transparent)]
+    Incarnation(#[from] InvalidIncarnation),
+    #[error(
+        "a checkpoint needs `Stream-If-Incarnation`, so that it is kept of the stream that it was made of"
+    )]
+    IncarnationRequired,
+    #[error(transparent)]
+    RetryMetadata(#[from] InvalidRetryMetadata),
+    #[error("query parameter `from` is not a number of at least 1")]
+    AppendIndex,
+    #[error("{0}")]
+    Checkpoint(&'static str),
+}
+
+pub(super) fn invalid(error: &InvalidContract) -> (StatusCode, &'static str) {
+    match error {
+        InvalidContract::Incarnation(InvalidIncarnation) => (StatusCode::BAD_REQUEST, "invalid_incarnation"),
+        InvalidContract::IncarnationRequired => (StatusCode::BAD_REQUEST, "incarnation_required"),
+        InvalidContract::RetryMetadata(InvalidRetryMetadata) => {
+            (StatusCode::BAD_REQUEST, "invalid_retry_metadata")
+        }
+        InvalidContract::AppendIndex => (StatusCode::BAD_REQUEST, "invalid_append_index"),
+        InvalidContract::Checkpoint(_) => (StatusCode::BAD_REQUEST, "invalid_checkpoint"),
+    }
+}
 
 pub(super) fn of(error: &StoreError) -> (StatusCode, &'static str) {
     match error {
@@ -51,23 +80,22 @@ pub(super) fn refusal(error: &StreamError) -> (StatusCode, &'static str) {
 }
 
 fn conflict(error: Conflict) -> (StatusCode, &'static str) {
-    let code = match error {
-        Conflict::Incarnation => return INCARNATION,
-        Conflict::PathHeld => return PATH_HELD,
-        Conflict::Empty => return (StatusCode::BAD_REQUEST, "empty_body"),
-        Conflict::Exists(_) => "exists",
-        Conflict::SourceDeleted => "fork_source_deleted",
-        Conflict::ForkTooDeep { .. } => "fork_too_deep",
-        Conflict::NotOwner => "not_owner",
-        Conflict::ReceiptGone => "receipt_gone",
-        Conflict::RetryDiffers => "retry_differs",
-        Conflict::TooManyProducers { .. } => "too_many_producers",
-        Conflict::ClaimsExhausted => "claims_exhausted",
-        Conflict::OffsetsExhausted => "offsets_exhausted",
-        Conflict::CheckpointBehind => "checkpoint_behind",
-        Conflict::Raced => "raced",
-    };
-    (StatusCode::CONFLICT, code)
+    match error {
+        Conflict::Incarnation => INCARNATION,
+        Conflict::PathHeld => PATH_HELD,
+        Conflict::Empty => (StatusCode::BAD_REQUEST, "empty_body"),
+        Conflict::Exists(_) => (StatusCode::CONFLICT, "exists"),
+        Conflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
+        Conflict::ForkTooDeep { .. } => (StatusCode::CONFLICT, "fork_too_deep"),
+        Conflict::NotOwner => (StatusCode::CONFLICT, "not_owner"),
+        Conflict::ReceiptGone => (StatusCode::CONFLICT, "receipt_gone"),
+        Conflict::RetryDiffers => (StatusCode::CONFLICT, "retry_differs"),
+        Conflict::TooManyProducers { .. } => (StatusCode::CONFLICT, "too_many_producers"),
+        Conflict::ClaimsExhausted => (StatusCode::CONFLICT, "claims_exhausted"),
+        Conflict::OffsetsExhausted => (StatusCode::CONFLICT, "offsets_exhausted"),
+        Conflict::CheckpointBehind => (StatusCode::CONFLICT, "checkpoint_behind"),
+        Conflict::Raced => (StatusCode::CONFLICT, "raced"),
+    }
 }
 
 /// The headers that go with a refusal.

@@ -11,7 +11,9 @@ use crate::{
     http::{
         body::read_body,
         error::Failure,
-        headers::{NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_incarnation, set_next_offset},
+        headers::{
+            NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_incarnation, set_next_offset,
+        },
         read::{Wanted, describe, framing, set_cursor},
     },
     state::State,
