@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 
-use alluvium_protocol::limits::{BUCKETED_PATH_BYTES_MAX, INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX};
+use alluvium_protocol::limits::{
+    BUCKETED_PATH_BYTES_MAX, INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX,
+};
 use alluvium_protocol::sse::{DataEvent, TextSplit};
 use alluvium_protocol::{
-    Attributes, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, ProducerVerdict, SseEncoding,
-    StreamPath, cursor, etag, json, producer,
+    Attributes, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, ProducerVerdict,
+    SseEncoding, StreamPath, cursor, etag, json, producer,
 };
 use serde_json::value::RawValue;
 
@@ -51,7 +53,9 @@ pub fn path(input: &[u8]) {
     let (bucket, stream_id) = text.split_once('/').unwrap_or(("abcd", text));
     if let Some(path) = StreamPath::parse_url_path(&format!("/ds/{bucket}/{stream_id}")) {
         let (bucket, stream_id) = path.bucket().zip(path.stream_id()).expect("a path in a bucket");
-        assert!((4..=64).contains(&bucket.len()) && bucket.len() + 1 + stream_id.len() <= BUCKETED_PATH_BYTES_MAX);
+        assert!(
+            (4..=64).contains(&bucket.len()) && bucket.len() + 1 + stream_id.len() <= BUCKETED_PATH_BYTES_MAX
+        );
         assert!(!stream_id.contains(['/', '\0']) && !stream_id.contains("..") && stream_id != "streams");
         assert_eq!(StreamPath::parse_url_path(&path.url_path()), Some(path.clone()));
         assert_eq!(StreamPath::from_key(path.as_str()), Some(path));
@@ -78,7 +82,10 @@ pub fn content_type(input: &[u8]) {
 pub fn json_messages(input: &[u8]) {
     if let Ok(attributes) = Attributes::parse(input) {
         let text = attributes.as_json();
-        assert!(serde_json::from_str::<HashMap<String, &RawValue>>(text).is_ok_and(|object| object.is_empty() == attributes.is_empty()));
+        assert!(
+            serde_json::from_str::<HashMap<String, &RawValue>>(text)
+                .is_ok_and(|object| object.is_empty() == attributes.is_empty())
+        );
         assert_eq!(Attributes::parse(text.as_bytes()), Ok(attributes));
     }
     let valid = serde_json::from_slice::<&RawValue>(input).is_ok();

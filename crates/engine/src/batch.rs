@@ -20,7 +20,7 @@ impl Engine {
     ///
     /// With `expected_tail` nothing is appended unless the stream ends there.
     ///
-    /// At most [`BATCH_FRAMES_MAX`](crate::BATCH_FRAMES_MAX) frames, with together as many stored bytes as one append
+    /// At most [`BATCH_FRAMES_MAX`] frames, with together as many stored bytes as one append
     /// may have. Returns once the outcome is durable.
     pub async fn append_batch(
         &self,

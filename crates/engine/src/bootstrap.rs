@@ -83,7 +83,7 @@ impl Engine {
 }
 
 impl Bootstrap {
-    /// The next messages, in order: at least one, about [`READ_BYTES_MAX`](crate::READ_BYTES_MAX) of bytes and at most
+    /// The next messages, in order: at least one, about [`READ_BYTES_MAX`] of bytes and at most
     /// some thousand of them; `None` after the last. Blocks on the disk. After a fault it is over.
     pub fn next_messages(&mut self) -> Option<Result<Vec<BootstrapMessage>, ReadFault>> {
         self.messages.next_messages()

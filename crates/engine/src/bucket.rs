@@ -357,7 +357,12 @@ impl Inner {
             by_id.remove(&bucket.id);
         }
         drop(by_id);
-        bucket.contents.lock().fate = Fate::Gone;
+        let mut contents = bucket.contents.lock();
+        contents.fate = Fate::Gone;
+        // Their time is over. Should a read at the last moment have renewed one of them, it ends with its bucket.
+        for stream in std::mem::take(&mut contents.streams).into_values() {
+            self.shards[usize::from(stream.id.shard())].released.push(stream);
+        }
     }
 }
 

@@ -165,7 +165,14 @@ impl StreamReader {
         check_floor(&self.stream.shared.lock(), from)?;
         let mut end = from;
         for message in Boundaries::new(&self.inner, self.stream.clone(), from) {
-            let next = message?.end();
+            let next = match message {
+                Ok(message) => message.end(),
+                // The bytes may have gone because the floor has come past them.
+                Err(fault) => {
+                    check_floor(&self.stream.shared.lock(), from)?;
+                    return Err(fault.into());
+                }
+            };
             let is_first = end == from;
             if next.position > tail.position || (next.position - from.position > bytes_max && !is_first) {
                 break;

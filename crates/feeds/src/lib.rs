@@ -11,6 +11,7 @@ mod append;
 mod cache;
 mod failure;
 pub mod guard;
+pub mod http;
 mod hub;
 mod list;
 mod options;

@@ -1,8 +1,8 @@
 //! The store beside its limit: the same rows written and read by hand on the same SQLite, with the same grouping and the
 //! same syncs.
 //!
-//! `cargo bench -p alluvium-sqlstore`, on a machine that does nothing else. Each figure is the median of several turns,
-//! store and hand taking turns.
+//! `cargo bench -p alluvium-sqlstore`, on a machine that does nothing else; `-- appends` or `-- reads` for one half. Each
+//! figure is the median of several turns, store and hand taking turns.
 #![expect(clippy::print_stdout, reason = "this is a program that reports")]
 
 #[path = "limit/appends.rs"]
@@ -16,16 +16,21 @@ use std::time::{Duration, Instant};
 const TURNS: usize = 5;
 
 fn main() {
+    let asked_for = |what: &str| std::env::args().any(|argument| argument == what);
     // `cargo test --benches` asks harness-less benchmarks to do nothing long.
-    if std::env::args().any(|argument| argument == "--test") {
+    if asked_for("--test") {
         return;
     }
     println!("| what | store | by hand | store / hand |");
     println!("|---|--:|--:|--:|");
-    for streams in [1, 64, 1024] {
-        appends::run(streams);
+    if !asked_for("reads") {
+        for streams in [1, 64, 1024] {
+            appends::run(streams);
+        }
     }
-    reads::run();
+    if !asked_for("appends") {
+        reads::run();
+    }
 }
 
 /// Measures both sides in turn and prints the medians.

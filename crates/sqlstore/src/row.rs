@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use alluvium_protocol::store::StoreFault;
 use alluvium_protocol::{
-    Claim, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, StreamConfig, StreamPath,
-    lifetime,
+    Attributes, Claim, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, StreamConfig,
+    StreamPath, lifetime,
 };
 
 use crate::plan::{Field, Param, Sql, Statement, reads};
@@ -69,6 +69,8 @@ impl StreamRow {
             lifetime: self.lifetime,
             closed: self.closed,
             fork: self.fork.as_ref().map(|fork| fork.origin.clone()),
+            // The store contract knows no attributes.
+            attributes: Attributes::default(),
         }
     }
 

@@ -11,6 +11,7 @@ mod events;
 mod forks;
 mod lifecycle;
 mod listing;
+mod live;
 mod model;
 mod multipart;
 mod parsers;

@@ -166,18 +166,20 @@ impl Connection {
     }
 
     fn read_chunks(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
-        loop {
-            let line = self.read_line()?;
-            let size = line.split(';').next().unwrap_or_default();
-            let length = usize::from_str_radix(size.trim(), 16).map_err(|_| invalid("chunk size"))?;
-            let start = body.len();
-            body.resize(start + length, 0);
-            self.stream.read_exact(&mut body[start..])?;
-            self.read_line()?;
-            if length == 0 {
-                return Ok(());
-            }
-        }
+        while self.read_chunk(body)? {}
+        Ok(())
+    }
+
+    /// Reads one more chunk of a chunked body; `false` at its end.
+    pub(crate) fn read_chunk(&mut self, body: &mut Vec<u8>) -> io::Result<bool> {
+        let line = self.read_line()?;
+        let size = line.split(';').next().unwrap_or_default();
+        let length = usize::from_str_radix(size.trim(), 16).map_err(|_| invalid("chunk size"))?;
+        let start = body.len();
+        body.resize(start + length, 0);
+        self.stream.read_exact(&mut body[start..])?;
+        self.read_line()?;
+        Ok(length > 0)
     }
 
     /// The next line, without its end.

@@ -213,17 +213,18 @@ fn refused(expected: &Refusal, actual: &Refusal) -> bool {
 /// Takes in what only the engine knows: whether a stream with an uncertain deadline still lives, and whether the
 /// end of an expired one is on record, so that what it held can be forgotten.
 fn settle(model: &mut Model, engine: &Engine, now_ms: u64) {
-    for path in PATHS {
-        if model.is_left_over(path) {
-            continue;
-        }
+    let known: Vec<&str> = PATHS.into_iter().filter(|path| !model.is_left_over(path)).collect();
+    for path in &known {
         let Some(stream) = model.find_mut(path) else { continue };
-        let head = engine.head(&stream_path(path));
         if !stream.deleted && stream.deadline.uncertain(now_ms) {
-            stream.deadline.observed(now_ms, head.is_ok());
+            stream.deadline.observed(now_ms, engine.head(&stream_path(path)).is_ok());
         }
+    }
+    // Only now, since what a source was kept for may be a fork whose end was uncertain.
+    for path in &known {
+        let Some(stream) = model.find_mut(path) else { continue };
         let (id, deleted, expired) = (stream.id, stream.deleted, stream.deadline.expired(now_ms));
-        match head {
+        match engine.head(&stream_path(path)) {
             Err(LookupError::Deleted) if !deleted && expired => {
                 model.end(id);
                 model.end_batch();

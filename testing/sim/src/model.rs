@@ -329,7 +329,7 @@ impl Model {
     pub fn forks_have_ended(&mut self, id: Id, now_ms: u64) {
         let forks = self.streams.values().filter(|stream| stream.source == Some(id));
         for fork in forks.map(|fork| fork.id).collect::<Vec<_>>() {
-            if self.streams.get(&fork).is_some_and(|fork| fork.deadline.expired(now_ms)) {
+            if self.streams.get(&fork).is_some_and(|fork| self.is_over(fork, now_ms)) {
                 self.end(fork);
             }
             if self.streams.get(&fork).is_some_and(|fork| fork.deleted) {
@@ -339,12 +339,17 @@ impl Model {
         self.end_batch();
     }
 
+    /// Whether a stream's end is on record or about to be: its time is over, or its bucket is gone.
+    fn is_over(&self, stream: &Stream, now_ms: u64) -> bool {
+        stream.deadline.expired(now_ms) || Ok(stream.bucket) != self.bucket_life(&stream.path)
+    }
+
     /// Whether only the engine knows if a deleted stream is still needed: all its forks have expired, or end in the
     /// batch under way.
     fn may_be_unneeded(&self, id: Id, now_ms: u64) -> bool {
         let forks: Vec<&Stream> = self.streams.values().filter(|stream| stream.source == Some(id)).collect();
         let may_end = |fork: &&Stream| {
-            fork.deadline.expired(now_ms)
+            self.is_over(fork, now_ms)
                 || self.ending.contains(&fork.id)
                 || (fork.deleted && self.may_be_unneeded(fork.id, now_ms))
         };

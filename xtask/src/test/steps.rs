@@ -38,7 +38,11 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
     Step { name: "planted", about: "bugs that the simulation must find", run: planted },
-    Step { name: "feeds-simulation", about: "seeded runs of feeds over a bad network", run: feeds_simulation },
+    Step {
+        name: "feeds-simulation",
+        about: "seeded runs of feeds over a bad network",
+        run: feeds_simulation,
+    },
     Step { name: "feeds-planted", about: "bugs that the simulation of feeds must find", run: feeds_planted },
     Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
     Step {

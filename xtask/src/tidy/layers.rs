@@ -8,6 +8,7 @@ use crate::tree::root;
 /// The layer of every production crate. `docs/ARCHITECTURE.md` says what each layer may do.
 const LAYERS: &[(&str, u8)] = &[
     ("alluvium-protocol", 0),
+    ("alluvium-atproto", 0),
     ("alluvium-feed-protocol", 0),
     ("alluvium-env", 1),
     ("alluvium-tail", 1),
@@ -23,8 +24,14 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium", 6),
 ];
 /// Crates of development: they may use everything, and nothing may use them.
-const DEVELOPMENT: &[&str] =
-    &["alluvium-feeds-sim", "alluvium-sim", "alluvium-bench", "alluvium-conformance", "alluvium-fuzz", "xtask"];
+const DEVELOPMENT: &[&str] = &[
+    "alluvium-feeds-sim",
+    "alluvium-sim",
+    "alluvium-bench",
+    "alluvium-conformance",
+    "alluvium-fuzz",
+    "xtask",
+];
 /// Edges that the numbers would allow and the purpose of a crate does not.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("alluvium-http", "alluvium-protocol", "the HTTP plumbing knows no protocol"),
@@ -37,8 +44,11 @@ const PURE: &[&str] = &[
     "ciborium",
     "ed25519-dalek",
     "jiff",
+    "k256",
     "memchr",
+    "p256",
     "proptest",
+    "ruzstd",
     "serde",
     "serde_json",
     "sha2",

@@ -1,5 +1,7 @@
 //! `alluvium bucket`, and `alluvium stream` on streams in buckets, snapshots and bootstrap among it.
 
+#![expect(clippy::disallowed_methods, reason = "a test of a command makes the files that it is given")]
+
 use std::fs;
 
 use crate::support::{Cli, Ended, Server};

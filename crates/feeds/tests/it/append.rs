@@ -1,6 +1,8 @@
 //! Appends: positions, repetitions, conflicts, namespaces, bounds.
 
-use alluvium_feed_protocol::{AppendRequest, Check, Data, ErrorCode, ListFeedsRequest, Request, signature};
+use alluvium_feed_protocol::{
+    AppendRequest, Check, Data, ErrorCode, ListFeedsRequest, Request, Response, signature,
+};
 use ed25519_dalek::SigningKey;
 
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
@@ -173,8 +175,9 @@ fn appends_that_wait_together_are_each_whole_or_not_at_all() {
     ];
     let answers =
         authority.service().append_blocking(&alluvium_feeds::Principal::anyone(), &id("space"), batch);
-    use alluvium_feed_protocol::Response::{Append, Error};
-    let [Append(first), Error(second), Append(third)] = &answers[..] else { panic!("{answers:?}") };
+    let [Response::Append(first), Response::Error(second), Response::Append(third)] = &answers[..] else {
+        panic!("{answers:?}")
+    };
     assert_eq!(
         (&first.positions, &second.code[..], &third.positions),
         (&vec![1], "block_conflict", &vec![2])

@@ -1,9 +1,9 @@
 //! The four exchanges of the protocol's text, in one space, in their order, in both encodings.
 
-use alluvium_feed_protocol::{Encoding, Id, Message, Operation, Request};
+use alluvium_feed_protocol::{Encoding, Message, Operation, Request};
 use serde_json::{Value, json};
 
-use crate::support::{Authority, id};
+use crate::support::Authority;
 
 /// Sends JSON as it stands, as JSON or translated to CBOR, and gives the answer as JSON.
 fn exchange(authority: &Authority, encoding: Encoding, operation: Operation, request: &Value) -> Value {
@@ -63,7 +63,6 @@ fn the_four_exchanges_run_as_they_are_written() {
 #[test]
 fn local_numbers_never_leave_the_store() {
     let authority = Authority::new();
-    let _: Id = id("space");
     for operation in [Operation::Append, Operation::Subscribe, Operation::Query, Operation::ListFeeds] {
         let request = json!({ "requestId": "", "blocks": [{ "actorId": "a", "sequence": 0, "data": "" }] });
         let answer = exchange(&authority, Encoding::Json, operation, &request).to_string();

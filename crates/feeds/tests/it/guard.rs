@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use alluvium_feed_protocol::{Request, Response};
+
 use crate::support::{Authority, append, block};
 
 /// The folder of the only space.
@@ -89,7 +91,6 @@ fn more_spaces_than_may_be_open_take_turns() {
     let mut options = Authority::new().options.clone();
     options.open_spaces_max = 2;
     let authority = Authority::with(options);
-    use alluvium_feed_protocol::{Request, Response};
     let anyone = alluvium_feeds::Principal::anyone();
     let mut tokens = Vec::new();
     for round in 0..3 {

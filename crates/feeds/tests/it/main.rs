@@ -1,12 +1,16 @@
 //! The authority as its callers see it, without a transport.
 
+#![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
+
 mod append;
 mod exchanges;
 mod guard;
+mod http;
 mod model;
 mod plans;
 mod principal;
 mod query;
+mod replicas;
 mod subscribe;
 mod support;
 mod waiting;

@@ -79,14 +79,14 @@ impl Model {
     }
 }
 
-fn as_block(&(feed, actor, sequence, content): &(u8, u8, u8, u8)) -> Block {
+fn as_block((feed, actor, sequence, content): (u8, u8, u8, u8)) -> Block {
     block(&format!("f{feed}"), &format!("a{actor}"), u64::from(sequence), &content.to_string())
 }
 
 fn run(authority: &mut Authority, model: &mut Model, step: &Step) {
     match step {
         Step::Append { blocks, strict } => {
-            let request = append(blocks.iter().map(as_block).collect());
+            let request = append(blocks.iter().copied().map(as_block).collect());
             let request = AppendRequest { strict: Some(*strict), ..request };
             match (authority.handle(Request::Append(request)), model.append(blocks, *strict)) {
                 (Response::Append(response), Some((positions, conflicts))) => {

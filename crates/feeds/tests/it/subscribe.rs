@@ -78,7 +78,7 @@ fn a_changed_selection_gets_a_new_name() {
     let Response::Query(page) = authority.handle(by(&second)) else { panic!() };
     assert_eq!(page.blocks.len(), 2);
     let unsubscribe = UnsubscribeRequest {
-        request_id: Default::default(),
+        request_id: alluvium_feed_protocol::RequestId::default(),
         space_id: None,
         subscription_id: second.clone(),
     };

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use alluvium_engine::{
-    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, LIST_PAGE_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT, SHARDS_MAX,
+    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, LIST_PAGE_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT,
+    SHARDS_MAX,
 };
 use alluvium_journal::SPARES_MAX;
 use alluvium_protocol::limits as protocol;

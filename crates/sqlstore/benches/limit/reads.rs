@@ -77,7 +77,7 @@ async fn read(store: &SqliteStore, path: &StreamPath) {
     assert_eq!(bytes, STREAM_BYTES);
 }
 
-/// The windows again, each row's bytes copied out once.
+/// The windows again: where each append ends, and its bytes copied out once.
 fn read_by_hand(sql: &Connection) {
     let mut position = 0_i64;
     let end = i64::try_from(STREAM_BYTES).expect("small");
@@ -91,10 +91,15 @@ fn read_by_hand(sql: &Connection) {
         .expect("prepares");
     while position < end {
         let mut rows = select.query(params![position, position + window]).expect("reads");
-        let mut messages: Vec<Vec<u8>> = Vec::new();
+        let mut messages: Vec<(u64, i64, Vec<u8>)> = Vec::new();
         while let Some(row) = rows.next().expect("a row") {
             position = row.get(1).expect("a position");
-            messages.push(row.get_ref(7).expect("bytes").as_blob().expect("bytes").to_vec());
+            let append = row.get(2).expect("a number");
+            messages.push((
+                append,
+                position,
+                row.get_ref(7).expect("bytes").as_blob().expect("bytes").to_vec(),
+            ));
         }
         assert!(!messages.is_empty());
     }

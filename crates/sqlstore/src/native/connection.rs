@@ -11,6 +11,8 @@ use rusqlite::{ErrorCode, ToSql};
 use crate::plan::{Batch, Effect, Field, Param, Sql, Statement};
 use crate::row::{self, StreamRow};
 
+/// Columns of a chunk row, the one that is read most.
+const NARROW_COLUMNS: usize = 8;
 /// Columns of the widest row.
 const COLUMNS_MAX: usize = 32;
 
@@ -101,6 +103,28 @@ impl Connection {
     }
 }
 
+/// Shows a row to a visitor.
+fn show<const COLUMNS: usize>(
+    row: &rusqlite::Row<'_>,
+    columns: usize,
+    visit: &mut dyn FnMut(&[Field<'_>]) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StoreFault> {
+    let mut fields = [Field::Null; COLUMNS];
+    for (at, field) in fields.iter_mut().take(columns).enumerate() {
+        *field = match row.get_ref(at).map_err(|error| fault(&error))? {
+            ValueRef::Null => Field::Null,
+            ValueRef::Integer(value) => Field::Integer(value),
+            ValueRef::Real(_) => return Err(StoreFault::Corrupt("a column holds a fraction".to_owned())),
+            ValueRef::Text(text) => match str::from_utf8(text) {
+                Ok(text) => Field::Text(text),
+                Err(_) => return Err(StoreFault::Corrupt("a text is not UTF-8".to_owned())),
+            },
+            ValueRef::Blob(bytes) => Field::Blob(bytes),
+        };
+    }
+    Ok(visit(&fields[..columns]))
+}
+
 /// Whether the statement adds a row for certain, so that no change means a failed guard.
 fn is_insert(statement: &Statement<'_>) -> bool {
     statement.sql.starts_with("INSERT INTO")
@@ -117,22 +141,12 @@ impl Sql for Connection {
         let mut rows =
             prepared.query(rusqlite::params_from_iter(&statement.params)).map_err(|error| fault(&error))?;
         while let Some(row) = rows.next().map_err(|error| fault(&error))? {
-            let mut fields = [Field::Null; COLUMNS_MAX];
-            for (at, field) in fields.iter_mut().take(columns).enumerate() {
-                *field = match row.get_ref(at).map_err(|error| fault(&error))? {
-                    ValueRef::Null => Field::Null,
-                    ValueRef::Integer(value) => Field::Integer(value),
-                    ValueRef::Real(_) => {
-                        return Err(StoreFault::Corrupt("a column holds a fraction".to_owned()));
-                    }
-                    ValueRef::Text(text) => match str::from_utf8(text) {
-                        Ok(text) => Field::Text(text),
-                        Err(_) => return Err(StoreFault::Corrupt("a text is not UTF-8".to_owned())),
-                    },
-                    ValueRef::Blob(bytes) => Field::Blob(bytes),
-                };
-            }
-            if visit(&fields[..columns]).is_break() {
+            let flow = if columns <= NARROW_COLUMNS {
+                show::<NARROW_COLUMNS>(row, columns, visit)
+            } else {
+                show::<COLUMNS_MAX>(row, columns, visit)
+            };
+            if flow?.is_break() {
                 break;
             }
         }

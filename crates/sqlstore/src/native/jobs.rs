@@ -50,6 +50,24 @@ where
     }
 }
 
+/// Turns that the writer gives to other threads while writes keep coming: some hundred microseconds at most.
+const GATHER_YIELDS_MAX: u32 = 512;
+/// Turns before the writer goes to sleep: who was just answered often comes again sooner than a thread wakes up.
+const IDLE_YIELDS: u32 = 128;
+/// Turns in a row without a write after which no more are expected.
+const QUIET_YIELDS: u32 = 16;
+
+/// What one transaction takes.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct GroupLimit {
+    /// Most writes.
+    pub(crate) writes_max: usize,
+    /// Most bytes of data in them.
+    pub(crate) bytes_max: usize,
+    /// Writes of the transaction before: as many may be on their way.
+    pub(crate) expected: usize,
+}
+
 /// The queue in front of the writer.
 #[derive(Debug)]
 pub(crate) struct Jobs {
@@ -121,14 +139,9 @@ impl Jobs {
 
     /// Moves what waits into `into`, up to the limits of one transaction. Without anything it sleeps, or if `may_sleep` is
     /// false, returns. `false` once it has stopped and nothing is left.
-    pub(crate) fn take(
-        &self,
-        into: &mut Vec<Box<dyn Job>>,
-        writes_max: usize,
-        bytes_max: usize,
-        may_sleep: bool,
-    ) -> bool {
+    pub(crate) fn take(&self, into: &mut Vec<Box<dyn Job>>, limit: &GroupLimit, may_sleep: bool) -> bool {
         let mut waiting = self.waiting.lock();
+        let mut turns = if limit.expected > 0 { IDLE_YIELDS } else { 0 };
         while waiting.jobs.is_empty() {
             if waiting.stopped {
                 return false;
@@ -136,14 +149,20 @@ impl Jobs {
             if !may_sleep {
                 return true;
             }
+            if turns > 0 {
+                turns -= 1;
+                parking_lot::MutexGuard::unlocked(&mut waiting, std::thread::yield_now);
+                continue;
+            }
             waiting.asleep = true;
             self.ready.wait(&mut waiting);
         }
+        Self::gather(&mut waiting, limit.expected.min(limit.writes_max));
         let mut bytes = 0_usize;
         let mut count = 0;
         for job in &waiting.jobs {
             let with_it = bytes.saturating_add(job.bytes());
-            if count > 0 && (count >= writes_max || with_it > bytes_max) {
+            if count > 0 && (count >= limit.writes_max || with_it > limit.bytes_max) {
                 break;
             }
             bytes = with_it;
@@ -156,6 +175,23 @@ impl Jobs {
         }
         waiting.bytes = waiting.bytes.saturating_sub(bytes);
         true
+    }
+
+    /// Gives the callers that were just answered the moment they need to come with their next writes: a transaction for
+    /// the first of them alone would make all the others wait for its sync. Ends when nobody comes any more.
+    fn gather(waiting: &mut parking_lot::MutexGuard<'_, Waiting>, expected: usize) {
+        let mut quiet = 0;
+        for _ in 0..GATHER_YIELDS_MAX {
+            let before = waiting.jobs.len();
+            if before >= expected || waiting.stopped {
+                return;
+            }
+            parking_lot::MutexGuard::unlocked(waiting, std::thread::yield_now);
+            quiet = if waiting.jobs.len() == before { quiet + 1 } else { 0 };
+            if quiet == QUIET_YIELDS {
+                return;
+            }
+        }
     }
 
     /// Takes no more writes. Those that wait are still done if `finish`, else they are refused.

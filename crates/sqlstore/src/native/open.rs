@@ -48,6 +48,8 @@ pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Raw, OpenEr
     settings(&sql, options)?;
     check_format(&sql)?;
     sql.pragma_update(None, "journal_mode", "WAL")?;
+    // Damage in a page is to be noticed before it spreads. Readers have the checksums of the rows.
+    sql.pragma_update(None, "cell_size_check", true)?;
     // Each commit is synced before it is acknowledged, and before any reader sees it.
     sql.pragma_update(None, "synchronous", "FULL")?;
     sql.pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)?;
@@ -68,8 +70,7 @@ fn settings(sql: &Raw, options: &SqliteOptions) -> rusqlite::Result<()> {
     sql.busy_timeout(std::time::Duration::from_millis(options.busy_ms.into()))?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS);
     sql.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
-    // Damage is to be noticed, and a database is data: nothing in it runs.
-    sql.pragma_update(None, "cell_size_check", true)?;
+    // A database is data: nothing in it runs.
     sql.pragma_update(None, "trusted_schema", false)?;
     sql.pragma_update(None, "temp_store", "MEMORY")
 }

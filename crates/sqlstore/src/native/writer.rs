@@ -12,7 +12,7 @@ use alluvium_env::Clock;
 use alluvium_protocol::store::StoreFault;
 
 use crate::native::connection::{Connection, fault};
-use crate::native::jobs::{Job, Jobs};
+use crate::native::jobs::{GroupLimit, Job, Jobs};
 use crate::native::options::SqliteOptions;
 use crate::native::waiters::Waiters;
 use crate::ops::{run_now, sweep};
@@ -43,11 +43,16 @@ impl Writer {
     /// Works until the store stops.
     pub(crate) fn run(mut self) {
         let mut group = Vec::new();
+        let mut limit = GroupLimit {
+            writes_max: self.options.commit_writes_max,
+            bytes_max: self.options.commit_bytes_max,
+            expected: 0,
+        };
         loop {
-            let (writes, bytes) = (self.options.commit_writes_max, self.options.commit_bytes_max);
-            if !self.jobs.take(&mut group, writes, bytes, !self.has_garbage) {
+            if !self.jobs.take(&mut group, &limit, !self.has_garbage) {
                 return;
             }
+            limit.expected = group.len();
             if group.is_empty() {
                 self.sweep();
             } else {

@@ -6,6 +6,7 @@ use alluvium_protocol::store::StoreFault;
 use alluvium_protocol::{Incarnation, Offset, StreamPath};
 
 use crate::bounds::FORK_LEVELS_MAX;
+use crate::chunk::Chunk;
 use crate::ops::corrupt;
 use crate::plan::{Param, Sql, Statement, reads};
 use crate::row::{Damage, Fields, StreamRow};
@@ -145,7 +146,28 @@ pub(crate) async fn append_end<S: Sql>(
     })
     .await?;
     match position {
-        Some(position) if position > extent.from.position => Ok(Some(end(position))),
+        Some(position) if begins_append(sql, &extent, position, append_index + 1).await? => {
+            Ok(Some(end(position)))
+        }
         _ => Err(corrupt(path, "an append cannot be found")),
     }
+}
+
+/// Whether an append really begins there: the search believes rows without checking them.
+async fn begins_append<S: Sql>(
+    sql: &mut S,
+    extent: &Extent,
+    position: u64,
+    append_index: u64,
+) -> Result<bool, StoreFault> {
+    let mut begins = false;
+    let params = [Param::Integer(extent.stream_id), Param::from(position), Param::from(position + 1)];
+    sql.query(&Statement::new(reads::CHUNKS, params), &mut |fields| {
+        begins = Chunk::read(extent.incarnation, &mut Fields::new(fields)).is_ok_and(|(chunk, _)| {
+            (chunk.start, chunk.append_index, chunk.index) == (position, append_index, 0)
+        });
+        ControlFlow::Break(())
+    })
+    .await?;
+    Ok(begins)
 }

@@ -58,6 +58,7 @@ fn existing(row: &StreamRow, is_over: bool, options: &PutOptions) -> StoreResult
         lifetime: options.lifetime,
         closed: options.closed,
         fork: options.fork.as_ref(),
+        attributes: None,
     };
     let config = row.config();
     reconfirm(&config, &requested).map_err(|conflict| match (conflict, &options.content_type) {

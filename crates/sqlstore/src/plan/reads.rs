@@ -20,7 +20,7 @@ pub const PATH: &str = "SELECT path FROM streams WHERE id = ?1";
 pub const LEVEL: &str = "SELECT incarnation, source_id, cut_append, cut_position, tail_append, tail_position FROM streams WHERE id = ?1";
 
 /// Chunk rows from the one that holds position `?2` to the last that begins before `?3`.
-pub const CHUNKS: &str = "SELECT start_position, end_position, append_index, chunk_index, chunk_count, \
+pub const CHUNKS: &str = "SELECT start_position, append_index, chunk_index, chunk_count, \
     first_message, checksum, data FROM chunks WHERE stream_id = ?1 AND start_position >= \
     (SELECT start_position FROM chunks WHERE stream_id = ?1 AND start_position <= ?2 \
     ORDER BY start_position DESC LIMIT 1) AND start_position < ?3 ORDER BY start_position";

@@ -116,3 +116,38 @@ fn a_full_queue_says_so_and_writes_nothing() {
         assert_eq!(state.next_offset.append_index, written as u64);
     });
 }
+
+#[test]
+fn a_commit_that_fails_stops_the_store_and_nothing_of_it_is_there() {
+    let world = World::new(1);
+    let store = world.open();
+    let sql = Connection::open(world.file()).expect("opens");
+    // Noticed only at the commit: a row that refers to one that is not there.
+    sql.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY); \
+         CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED); \
+         CREATE TRIGGER fail BEFORE UPDATE ON streams WHEN NEW.last_seq = 'fail' \
+         BEGIN INSERT INTO child VALUES (1); END",
+    )
+    .expect("makes a trigger");
+    let runtime = runtime();
+    let at = path("s");
+    runtime.block_on(async {
+        store.put(&at, PutOptions::default()).await.expect("creates");
+        store.append(&at, Bytes::from("kept"), AppendOptions::default()).await.expect("appends");
+        let fail = AppendOptions { seq: Some("fail".to_owned()), ..AppendOptions::default() };
+        let stopped = Err(StoreError::Fault(StoreFault::Stopped));
+        assert_eq!(store.append(&at, Bytes::from("lost"), fail).await, stopped);
+        // Nobody can say what a failed commit has left, so nothing is written after it.
+        assert_eq!(store.append(&at, Bytes::from("late"), AppendOptions::default()).await, stopped);
+    });
+    store.close();
+    sql.execute_batch("DROP TRIGGER fail").expect("removes it");
+    let store = world.open();
+    runtime.block_on(async {
+        store.append(&at, Bytes::from(" and more"), AppendOptions::default()).await.expect("appends");
+        let got = store.get(&at, GetOptions::default()).await.expect("reads");
+        let data: Vec<u8> = got.messages.iter().flat_map(|message| message.data.to_vec()).collect();
+        assert_eq!(data, b"kept and more");
+    });
+}

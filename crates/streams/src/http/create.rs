@@ -5,7 +5,6 @@ use alluvium_http::{Request, Response, collect};
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::PathAndQuery};
-
 use tokio::runtime::Handle;
 
 use super::{

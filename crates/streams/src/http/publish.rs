@@ -8,8 +8,10 @@ use alluvium_http::{CollectError, ReceiveLimits, Receiver, Request, Response};
 use alluvium_protocol::{ContentType, Offset, StreamPath};
 use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
+use tokio::runtime::Handle;
 
 use super::{
+    body::on_blocking_thread,
     error::Failure,
     headers::{self, STREAM_RETAIN, STREAM_SNAPSHOT_OFFSET, respond, set_offset, snapshot_etag},
 };
@@ -27,7 +29,9 @@ pub(super) async fn handle(
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let publish = read_headers(&head.headers, offset, body.size_hint().exact())?;
-    let begun = streams.engine.begin_publish(path, publish).await;
+    // Whether the offset is a message boundary may have to be read from the disk, for which no reactor should wait.
+    let (engine, place, runtime) = (streams.engine.clone(), path.clone(), Handle::current());
+    let begun = on_blocking_thread(move || runtime.block_on(engine.begin_publish(&place, publish))).await;
     let limits = ReceiveLimits {
         bytes_max: streams.options.snapshot_bytes_max,
         silence: streams.options.body_timeout,
@@ -52,7 +56,8 @@ pub(super) async fn handle(
             return Err(error.into());
         }
     }
-    let published = upload.publish().await?;
+    let runtime = Handle::current();
+    let published = on_blocking_thread(move || runtime.block_on(upload.publish())).await?;
     let mut response = respond(StatusCode::NO_CONTENT);
     set_offset(response.headers_mut(), &STREAM_SNAPSHOT_OFFSET, published.snapshot.offset);
     response.headers_mut().insert(header::ETAG, snapshot_etag(published.snapshot.tag));

@@ -15,7 +15,11 @@ pub(super) enum Subscription {
 
 /// A live response.
 #[derive(Debug)]
-pub(super) struct Events(Connection);
+pub(super) struct Events {
+    connection: Connection,
+    /// What has come and is not given out yet.
+    buffer: Vec<u8>,
+}
 
 impl Events {
     pub(super) fn subscribe(address: SocketAddr, target: &str) -> Result<Subscription> {
@@ -26,21 +30,34 @@ impl Events {
             return Ok(Subscription::Refused(connection.read_body(head, false)?));
         }
         ensure!(head.header("content-type") == Some("text/event-stream"), "not an event stream");
-        Ok(Subscription::Open(Self(connection)))
+        Ok(Subscription::Open(Self { connection, buffer: Vec::new() }))
     }
 
-    /// The next event as its name and data; `None` once the response has ended as it should. Sizes of chunks stand
-    /// between the lines and look like nothing in an event.
+    /// The next event as its name and data; `None` once the response has ended as it should.
     pub(super) fn next(&mut self) -> Result<Option<(String, String)>> {
         let (mut name, mut data) = (String::new(), Vec::new());
-        loop {
-            let line = self.0.read_line()?;
+        while let Some(line) = self.line()? {
             match line.split_once(':') {
                 Some(("event", value)) => value.trim_start().clone_into(&mut name),
                 Some(("data", value)) => data.push(value.to_owned()),
-                _ if line == "0" => return Ok(None),
                 _ if line.is_empty() && !name.is_empty() => return Ok(Some((name, data.join("\n")))),
                 _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn line(&mut self) -> Result<Option<String>> {
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=searched + end).collect();
+                return Ok(Some(String::from_utf8(line)?.trim_end_matches('\n').to_owned()));
+            }
+            searched = self.buffer.len();
+            if !self.connection.read_chunk(&mut self.buffer)? {
+                ensure!(self.buffer.is_empty(), "the response ends inside a line");
+                return Ok(None);
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::api::{Api, BYTES, JSON, has, refused};
 use super::cover::Suite;
-use super::events::{Events, Subscription};
+use super::live;
 
 /// The first offset of every stream.
 pub(super) const ZERO: &str = "0000000000000000_0000000000000000";
@@ -34,22 +34,18 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     check("SN-3", "without the stream", missing);
     check("SN-5 SN-9 SN-17 RD-6 RD-7 #21", "an older snapshot comes too late", superseded);
     check("RD-7 RD-8 #22", "the latest snapshot cannot be deleted", deletion);
-    check("SN-9 SN-14 #23", "the same offset again replaces body and type (our choice)", again);
+    check("SN-9 SN-14 #23", "the same offset again replaces body and type", again);
     check("SN-7 SN-18 #24", "types come back byte for byte, empty bodies too", types);
     check("#29", "a JSON stream has a boundary after each element of an array", json_boundaries);
     check("SN-20 #32", "a closed stream takes a snapshot", closed);
     check("RD-12 #33", "a stream created again begins without a snapshot", recreated);
-    check("RD-10", "a superseded snapshot stays readable for a while (our choice)", grace);
-    check("RD-11", "entity tags and ranges (our choice)", tags);
-    check("RD-6 SN-13", "refusals come in order (our choice)", order);
-    check("SN-18", "at offset zero nothing is gone (our choice)", at_zero);
-    check("SN-19", "publishing and bootstrapping count as use, HEAD does not (our choice)", lifetime);
-    check("SSE-2", "floors and live readers (our choice)", live_readers);
-    check(
-        "SSE-2",
-        "a live reader that the floor overtakes is not given a gap (our choice)",
-        overtaken_reader,
-    );
+    check("RD-10", "a superseded snapshot stays readable for a while", grace);
+    check("RD-11", "entity tags and ranges", tags);
+    check("RD-6 SN-13", "refusals come in order", order);
+    check("SN-18", "at offset zero nothing is gone", at_zero);
+    check("SN-19", "publishing and bootstrapping count as use, HEAD does not", lifetime);
+    check("SSE-2", "floors and live readers", live::beside_a_floor);
+    check("SSE-2", "a live reader that the floor overtakes is not given a gap", live::overtaken);
     check("+match", "a guarded replacement", guarded);
     check("+retain", "history can be kept", retained);
     check("X-1", "every refusal has one shape, and is not cached", shapes);
@@ -407,66 +403,6 @@ fn lifetime(api: &mut Api, path: &str) -> Result<()> {
     }
     ensure!(gone, "HEAD has kept a stream alive");
     Ok(())
-}
-
-fn live_readers(api: &mut Api, path: &str) -> Result<()> {
-    let x = api.stream(path, &[b"abc", b"de"])?;
-    let Subscription::Open(mut at_tail) =
-        Events::subscribe(api.address, &format!("{path}?offset={}&live=sse", x[2]))?
-    else {
-        anyhow::bail!("SSE at the tail is refused");
-    };
-    // The first control event tells that the reader has arrived.
-    at_tail.next()?.context("no first event")?;
-    api.published(path, &x[2], b"abcde")?;
-    api.append(path, BYTES, b"fg")?;
-    let mut data = None;
-    while let Some((name, text)) = at_tail.next()? {
-        if name == "data" {
-            data = Some(text);
-            break;
-        }
-    }
-    ensure!(data.as_deref() == Some("Zmc="), "the reader at the tail saw {data:?}");
-    let lagging = Events::subscribe(api.address, &format!("{path}?offset={}&live=sse", x[1]))?;
-    let Subscription::Refused(response) = lagging else { anyhow::bail!("SSE below the floor is served") };
-    refused(&response, 410, "retained")?;
-    has(&response, "content-type", Some(JSON))
-}
-
-/// More than all the buffers between server and reader hold, so that the server cannot have sent it all before the
-/// floor moves.
-fn overtaken_reader(api: &mut Api, path: &str) -> Result<()> {
-    api.create(path, "text/plain")?;
-    let mut content = String::new();
-    let mut tail = String::new();
-    for number in 0..160_u32 {
-        let line = format!("{number:08};").repeat(29_000);
-        tail = api.append(path, "text/plain", line.as_bytes())?;
-        content.push_str(&line);
-    }
-    let target = format!("{path}?offset=-1&live=sse");
-    let Subscription::Open(mut events) = Events::subscribe(api.address, &target)? else {
-        anyhow::bail!("SSE from the start is refused")
-    };
-    api.published(path, &tail, b"all of it")?;
-    let (mut seen, mut next) = (String::new(), String::new());
-    while let Some((name, data)) = events.next()? {
-        if name == "data" {
-            seen.push_str(&data);
-        } else {
-            let control: Value = serde_json::from_str(&data)?;
-            control["streamNextOffset"].as_str().context("no offset")?.clone_into(&mut next);
-        }
-        if next == tail {
-            break;
-        }
-    }
-    ensure!(next != tail, "the server has sent everything before the floor moved: the check shows nothing");
-    ensure!(content.starts_with(&seen), "what was seen is not the beginning of what was written");
-    let resumed = Events::subscribe(api.address, &format!("{path}?offset={next}&live=sse"))?;
-    let Subscription::Refused(response) = resumed else { anyhow::bail!("it goes on below the floor") };
-    refused(&response, 410, "retained")
 }
 
 fn guarded(api: &mut Api, path: &str) -> Result<()> {

@@ -1,0 +1,209 @@
+//! Feeds over HTTP: from a request to a message, and from the answer to a response.
+//!
+//! `POST /feeds/v1/spaces/{space}/append | query | subscribe | unsubscribe | feeds` with the message as its body, or
+//! `POST /feeds/v1/spaces/{space}` with `_tag` in it. `Content-Type` says which encoding, `Accept` which one is wanted
+//! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`].
+
+mod post;
+mod refusal;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_feed_protocol::{Id, Operation};
+use alluvium_http::{BodyBudget, Handler, Request, Response, Shutdown};
+use http::{Method, header};
+
+use self::refusal::Refusal;
+use crate::principal::{Gate, Principal};
+use crate::service::Service;
+
+/// Where feeds are mounted.
+pub const MOUNT: &str = "/feeds/";
+
+/// Body bytes beyond those of the blocks: names of fields, and base64 makes four characters of three bytes.
+const BODY_OVERHEAD: usize = 2;
+
+/// How the surface is run.
+#[derive(Clone, Copy, Debug)]
+pub struct SurfaceOptions {
+    /// Most time for a request body.
+    pub body_timeout: Duration,
+    /// Most bytes of unfinished request bodies.
+    pub bodies_bytes_max: usize,
+    /// Most readers of streams that wait at once.
+    pub waiters_max: usize,
+    /// How long a long-poll waits.
+    pub long_poll_timeout: Duration,
+    /// How long an event stream lasts before the client is to come again.
+    pub sse_cycle: Duration,
+}
+
+impl Default for SurfaceOptions {
+    fn default() -> Self {
+        Self {
+            body_timeout: Duration::from_mins(1),
+            bodies_bytes_max: 256 * 1024 * 1024,
+            waiters_max: 10_000,
+            long_poll_timeout: Duration::from_secs(30),
+            sse_cycle: Duration::from_mins(1),
+        }
+    }
+}
+
+/// The surface: give it to [`alluvium_http::Server::start`], or ask it for what lies under [`MOUNT`].
+#[derive(Clone)]
+pub struct Surface(Arc<State>);
+
+/// What all requests share.
+pub(crate) struct State {
+    pub(crate) service: Arc<Service>,
+    gate: Arc<dyn Gate>,
+    pub(crate) options: SurfaceOptions,
+    bodies: BodyBudget,
+    pub(crate) waiters: tokio::sync::Semaphore,
+    pub(crate) shutdown: Shutdown,
+}
+
+impl std::fmt::Debug for Surface {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surface").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl Surface {
+    /// A surface over a service. `gate` decides who callers are; `shutdown` ends the responses that wait.
+    pub fn new(
+        service: Arc<Service>,
+        gate: Arc<dyn Gate>,
+        options: SurfaceOptions,
+        shutdown: Shutdown,
+    ) -> Self {
+        let bodies = BodyBudget::new(options.bodies_bytes_max);
+        let waiters = tokio::sync::Semaphore::new(options.waiters_max);
+        Self(Arc::new(State { service, gate, options, bodies, waiters, shutdown }))
+    }
+}
+
+impl Handler for Surface {
+    async fn handle(&self, request: Request) -> Response {
+        let answered = route(&self.0, request).await;
+        let mut response = answered.unwrap_or_else(Refusal::into_response);
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, http::HeaderValue::from_static("*"));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            http::HeaderValue::from_static(
+                "Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
+            ),
+        );
+        response
+    }
+}
+
+/// What a path names.
+enum Place {
+    /// A space, and what is asked of it if the path says so.
+    Space(Id, Option<Operation>),
+    /// A feed, read as a stream.
+    Stream(Id, Id),
+}
+
+async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal> {
+    let place = place(request.uri().path())?;
+    if *request.method() == Method::OPTIONS {
+        return Ok(preflight());
+    }
+    match (place, request.method()) {
+        (Place::Space(space, operation), &Method::POST) => {
+            let principal = principal(state, &request)?;
+            post::handle(state, &principal, &space, operation, request).await
+        }
+        (Place::Stream(space, feed), &Method::GET | &Method::HEAD) => {
+            let principal = principal(state, &request)?;
+            stream::handle(state, principal, space, feed, &request).await
+        }
+        (Place::Space(..), _) => Err(Refusal::MethodNotAllowed("POST, OPTIONS")),
+        (Place::Stream(..), _) => Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS")),
+    }
+}
+
+/// Who asks. The only place where a request's credentials are looked at.
+fn principal(state: &State, request: &Request) -> Result<Principal, Refusal> {
+    let credentials = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = credentials.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    state.gate.decide(bearer).map_err(Refusal::Gate)
+}
+
+/// What a browser asks before a request to another origin.
+fn preflight() -> Response {
+    let mut response = http::Response::new(alluvium_http::Body::empty());
+    *response.status_mut() = http::StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let methods = http::HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    let allowed = http::HeaderValue::from_static("Authorization, Content-Type, Accept");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, http::HeaderValue::from_static("86400"));
+    response
+}
+
+fn place(path: &str) -> Result<Place, Refusal> {
+    let rest = path.strip_prefix("/feeds/v1/spaces/").ok_or(Refusal::NotFound)?;
+    let parts: Vec<&str> = rest.split('/').collect();
+    let space = name(parts[0])?;
+    let operation = match &parts[1..] {
+        [] => None,
+        ["append"] => Some(Operation::Append),
+        ["query"] => Some(Operation::Query),
+        ["subscribe"] => Some(Operation::Subscribe),
+        ["unsubscribe"] => Some(Operation::Unsubscribe),
+        ["feeds"] => Some(Operation::ListFeeds),
+        ["streams", feed] => return Ok(Place::Stream(space, name(feed)?)),
+        _ => return Err(Refusal::NotFound),
+    };
+    Ok(Place::Space(space, operation))
+}
+
+/// A name out of a path.
+fn name(encoded: &str) -> Result<Id, Refusal> {
+    let decoded = percent_decoded(encoded).ok_or(Refusal::InvalidName)?;
+    Id::parse(&decoded).map_err(|_| Refusal::InvalidName)
+}
+
+fn percent_decoded(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths_are_decoded_once_and_checked() {
+        assert_eq!(percent_decoded("a%2Fb%25").as_deref(), Some("a/b%"));
+        for bad in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(percent_decoded(bad), None, "{bad}");
+        }
+        assert!(
+            matches!(place("/feeds/v1/spaces/s%2F1/append"), Ok(Place::Space(space, Some(Operation::Append))) if space.as_str() == "s/1")
+        );
+        assert!(matches!(place("/feeds/v1/spaces/s/streams/f"), Ok(Place::Stream(..))));
+        assert!(matches!(place("/feeds/v1/spaces//append"), Err(Refusal::InvalidName)));
+        assert!(matches!(place("/feeds/v1/spaces/s/append/x"), Err(Refusal::NotFound)));
+        assert!(matches!(place("/feeds/v2/spaces/s/append"), Err(Refusal::NotFound)));
+    }
+}

@@ -1,0 +1,57 @@
+//! `POST`: a message in the body, its answer in the response.
+
+use std::sync::Arc;
+
+use alluvium_feed_protocol::{Encoding, Id, Operation};
+use alluvium_http::{CollectLimits, Request, Response, collect};
+use http::{HeaderMap, header};
+
+use super::refusal::{Refusal, answer};
+use super::{BODY_OVERHEAD, State};
+use crate::principal::Principal;
+
+/// Answers one message.
+pub(super) async fn handle(
+    state: &Arc<State>,
+    principal: &Principal,
+    space: &Id,
+    operation: Option<Operation>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let encoding = sent_encoding(request.headers())?;
+    let wanted = wanted_encoding(request.headers(), encoding);
+    let limits = CollectLimits {
+        bytes_max: state.service.limits().append_bytes_max * BODY_OVERHEAD,
+        timeout: state.options.body_timeout,
+        discard_refused: !request.headers().contains_key(header::EXPECT),
+        budget: &state.bodies,
+    };
+    let body = collect(request.into_body(), limits).await?;
+    let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
+    drop(body);
+    let response = state.service.handle(principal, space, message, None).await;
+    Ok(answer(&response, wanted))
+}
+
+/// The encoding of the body. Text that doesn't say is taken for JSON, so that a plain `curl -d` works.
+fn sent_encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Encoding::Json) };
+    let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    match media_type.to_ascii_lowercase().as_str() {
+        "application/json" | "text/plain" | "application/x-www-form-urlencoded" => Ok(Encoding::Json),
+        "application/cbor" => Ok(Encoding::Cbor),
+        _ => Err(Refusal::ContentType),
+    }
+}
+
+/// The encoding of the answer: the one that is asked for, else the request's own.
+fn wanted_encoding(headers: &HeaderMap, sent: Encoding) -> Encoding {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let position = |encoding: Encoding| accepted.find(encoding.media_type());
+    match (position(Encoding::Json), position(Encoding::Cbor)) {
+        (Some(json), Some(cbor)) if json < cbor => Encoding::Json,
+        (_, Some(_)) => Encoding::Cbor,
+        (Some(_), None) => Encoding::Json,
+        (None, None) => sent,
+    }
+}

@@ -1,0 +1,96 @@
+//! Refusals that are made before a message is understood. They have the shape of the protocol's own errors.
+
+use alluvium_feed_protocol::{
+    DecodeError, Encoding, ErrorCode, ErrorResponse, RequestId, Response as Answer,
+};
+use alluvium_http::{Body, CollectError, Response};
+use http::{HeaderValue, StatusCode, header};
+
+/// Why a request does not get as far as the service.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("there is nothing at this path")]
+    NotFound,
+    #[error("a space or feed in the path has no valid name")]
+    InvalidName,
+    #[error("this path takes {0}")]
+    MethodNotAllowed(&'static str),
+    #[error("`Content-Type` is neither `application/json` nor `application/cbor`")]
+    ContentType,
+    #[error(transparent)]
+    Body(#[from] CollectError),
+    #[error("{0}")]
+    Message(DecodeError),
+    #[error("the caller is not let in")]
+    Gate(ErrorCode),
+    #[error("`offset` or `live` is not valid")]
+    Query,
+    #[error("too many readers wait already")]
+    WaitersBusy,
+    #[error("{}", .0.message)]
+    Answer(Box<ErrorResponse>),
+}
+
+impl Refusal {
+    pub(crate) fn into_response(self) -> Response {
+        let message = self.to_string();
+        let allowed = if let Self::MethodNotAllowed(methods) = self { Some(methods) } else { None };
+        let (status, error) = match self {
+            Self::NotFound => (404, error(ErrorCode::BadRequest, message)),
+            Self::MethodNotAllowed(_) => (405, error(ErrorCode::BadRequest, message)),
+            Self::ContentType => (415, error(ErrorCode::BadRequest, message)),
+            Self::InvalidName | Self::Query | Self::Body(CollectError::Broken(_)) => {
+                (400, error(ErrorCode::BadRequest, message))
+            }
+            Self::Body(CollectError::TooLarge { .. }) => (413, error(ErrorCode::TooLarge, message)),
+            Self::Body(CollectError::Timeout { .. }) => (408, error(ErrorCode::Overloaded, message)),
+            Self::Body(CollectError::Busy) | Self::WaitersBusy => {
+                (503, error(ErrorCode::Overloaded, message))
+            }
+            Self::Message(failed) => (
+                400,
+                ErrorResponse { request_id: failed.request_id, ..error(ErrorCode::BadRequest, message) },
+            ),
+            Self::Gate(code) => (code.http_status(), error(code, message)),
+            Self::Answer(answer) => (status_of(&answer), *answer),
+        };
+        let mut response = answer(&Answer::Error(error), Encoding::Json);
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(allowed) = allowed {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+        }
+        response
+    }
+}
+
+fn error(code: ErrorCode, message: String) -> ErrorResponse {
+    ErrorResponse::new(RequestId::default(), code, message)
+}
+
+fn status_of(error: &ErrorResponse) -> u16 {
+    ErrorCode::parse(&error.code).map_or(500, ErrorCode::http_status)
+}
+
+/// An answer of the service as a response, in the encoding that is wanted.
+pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
+    let mut status = 200;
+    let mut retry_after_s = None;
+    if let Answer::Error(error) = answer {
+        status = status_of(error);
+        retry_after_s = error.retry_after_ms.map(|ms| ms.div_ceil(1000));
+    }
+    let bytes = encoding.encode(answer).unwrap_or_else(|error| {
+        tracing::error!(error, "an answer cannot be written");
+        status = 500;
+        Vec::new()
+    });
+    let mut response = http::Response::new(Body::full(bytes));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(seconds) = retry_after_s {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

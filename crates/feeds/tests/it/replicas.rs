@@ -1,0 +1,244 @@
+//! Replicas as an application has them, over the driver and a transport that is a function call.
+
+use std::sync::Arc;
+
+use alluvium_env::Env;
+use alluvium_feed_protocol::{Data, FeedAdvanced, From, Id, Request, Response, Selector, signature};
+use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
+use alluvium_feed_store::{Cypher, Durability};
+use alluvium_feeds::{Listener, Principal, Service};
+use ed25519_dalek::SigningKey;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::support::{Authority, id, namespace};
+
+struct Direct {
+    service: Arc<Service>,
+    listener: Arc<Listener>,
+}
+
+impl Transport for Direct {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+        Ok(self.service.handle(&Principal::anyone(), space, request, Some(&self.listener)).await)
+    }
+
+    async fn hint(&self) -> FeedAdvanced {
+        loop {
+            self.listener.ready().await;
+            // One is as good as many: each only says that there is something.
+            if let Some(hint) = self.listener.take().pop() {
+                return hint;
+            }
+        }
+    }
+}
+
+struct Peer {
+    replica: Arc<Mutex<Replica>>,
+    wake: Arc<Notify>,
+    folder: TempDir,
+}
+
+fn options() -> Options {
+    Options { durability: Durability::Process, push_delay_ms: 0, ..Options::default() }
+}
+
+impl Peer {
+    fn new(options: Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let replica = Replica::open(&folder.path().join("r.sqlite"), None, Env::real(), options).unwrap();
+        Self { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder }
+    }
+
+    fn write(&self, feed: &str, data: &str) {
+        let feed = id(feed);
+        let data = data.as_bytes().to_vec();
+        self.replica.lock().append(&id("space"), &feed, Some(&namespace("notes")), data).unwrap();
+        self.wake.notify_one();
+    }
+
+    /// Positions and contents of a feed, in its order.
+    fn read(&self, feed: &str) -> Vec<(Option<u64>, String)> {
+        let blocks = self.replica.lock().read(&id("space"), &id(feed), &After::Start, 1000).unwrap();
+        let text = |data: Data| String::from_utf8_lossy(&data.0).into_owned();
+        blocks.into_iter().map(|block| (block.position, text(block.data))).collect()
+    }
+
+    /// Synchronises until the future is dropped, and until `done` meanwhile.
+    async fn until(&self, authority: &Authority, done: impl Fn(&Self) -> bool) {
+        let transport = Direct { service: Arc::clone(authority.service()), listener: Listener::new() };
+        let mut changes = self.replica.lock().changes();
+        let space = id("space");
+        let running = driver::run(&self.replica, &space, &transport, &self.wake);
+        let finished = async {
+            while !done(self) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::select! {
+            ended = running => panic!("the driver ended: {ended:?}"),
+            () = finished => {}
+        }
+        self.replica.lock().disconnected(&space);
+    }
+
+    fn is_settled(&self) -> bool {
+        let status = self.replica.lock().status(&id("space")).unwrap();
+        (status.blocks_to_push, status.blocks_to_pull) == (0, 0) && status.last_ok_at.is_some()
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_offline_is_there_at_once_and_comes_to_others_in_one_order() {
+    let authority = Authority::new();
+    let (one, two) = (Peer::new(options()), Peer::new(options()));
+    for text in ["a", "b"] {
+        one.write("f", text);
+    }
+    assert_eq!(one.read("f"), [(None, "a".to_owned()), (None, "b".to_owned())]);
+    let status = one.replica.lock().status(&id("space")).unwrap();
+    assert_eq!((status.blocks_to_push, status.connected, status.last_ok_at), (2, false, None));
+    two.write("f", "c");
+    for peer in [&one, &two] {
+        peer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+        peer.until(&authority, |peer| peer.is_settled() && !peer.read("f").is_empty()).await;
+    }
+    one.until(&authority, |one| one.read("f").len() == 3 && one.read("f")[2].0.is_some()).await;
+    let order = one.read("f");
+    assert_eq!(order, two.read("f"));
+    assert_eq!(order.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
+}
+
+#[tokio::test]
+async fn a_hint_brings_a_block_long_before_the_next_look() {
+    let authority = Authority::new();
+    let (writer, reader) = (Peer::new(options()), Peer::new(options()));
+    reader
+        .replica
+        .lock()
+        .select(&id("space"), &Selector::Namespace(namespace("notes")), From::Beginning)
+        .unwrap();
+    let reading = reader.until(&authority, |reader| reader.read("later").len() == 1);
+    let writing = async {
+        // The reader has its subscriptions before the feed exists.
+        writer.until(&authority, |_| true).await;
+        writer.write("later", "x");
+        writer.until(&authority, Peer::is_settled).await;
+    };
+    tokio::join!(reading, writing);
+    assert_eq!(reader.read("later"), [(Some(1), "x".to_owned())]);
+}
+
+#[tokio::test]
+async fn only_what_is_chosen_comes_and_from_where_it_was_chosen() {
+    let authority = Authority::new();
+    let (writer, reader) = (Peer::new(options()), Peer::new(options()));
+    for number in 0..3 {
+        writer.write("f", &format!("f{number}"));
+        writer.write("g", &format!("g{number}"));
+    }
+    writer.until(&authority, Peer::is_settled).await;
+    reader.replica.lock().replicate(&id("space"), &id("f"), From::Position(3)).unwrap();
+    reader.until(&authority, Peer::is_settled).await;
+    assert_eq!(reader.read("f").len(), 2);
+    assert!(reader.read("g").is_empty());
+    // The start is moved back: what is missing is fetched.
+    reader.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    reader.until(&authority, |reader| reader.read("f").len() == 3).await;
+    // Live only: nothing of what was before.
+    reader.replica.lock().replicate(&id("space"), &id("g"), From::Current).unwrap();
+    reader.until(&authority, Peer::is_settled).await;
+    writer.write("g", "new");
+    writer.until(&authority, Peer::is_settled).await;
+    reader.until(&authority, |reader| !reader.read("g").is_empty()).await;
+    assert_eq!(reader.read("g"), [(Some(7), "new".to_owned())]);
+    reader.replica.lock().stop_replicating(&id("space"), &id("g"), Keep::Unpushed).unwrap();
+    assert!(reader.read("g").is_empty());
+}
+
+#[tokio::test]
+async fn a_wiped_server_is_filled_again() {
+    let mut authority = Authority::new();
+    let peer = Peer::new(options());
+    peer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    for text in ["a", "b"] {
+        peer.write("f", text);
+    }
+    peer.until(&authority, |peer| peer.is_settled() && peer.read("f")[1].0.is_some()).await;
+    authority = Authority::new();
+    peer.until(&authority, |peer| peer.is_settled() && !authority.after(0).blocks.is_empty()).await;
+    let texts: Vec<_> = authority.after(0).blocks.iter().map(|block| block.data.0.to_vec()).collect();
+    assert_eq!(texts, [b"a", b"b"]);
+}
+
+#[tokio::test]
+async fn sealed_and_signed_blocks_pass_through_a_server_that_cannot_read_them() {
+    let authority = Authority::new();
+    let key = SigningKey::from_bytes(&[3; 32]);
+    let cypher = || Some(Cypher::new(&[9; 32], |_| true));
+    let author = Peer::new(Options { cypher: cypher(), signing: Some(key.clone()), ..options() });
+    let (friend, stranger) = (Peer::new(Options { cypher: cypher(), ..options() }), Peer::new(options()));
+    assert_eq!(*author.replica.lock().actor(), signature::actor_of(&key));
+    author.write("f", "secret");
+    author.until(&authority, Peer::is_settled).await;
+    assert!(authority.after(0).blocks[0].data.0.windows(6).all(|bytes| bytes != b"secret"));
+    for peer in [&friend, &stranger] {
+        peer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+        peer.until(&authority, |peer| peer.read("f").len() == 1).await;
+    }
+    assert_eq!(friend.read("f"), [(Some(1), "secret".to_owned())]);
+    assert_ne!(stranger.read("f")[0].1, "secret");
+}
+
+#[tokio::test]
+async fn a_copy_that_writes_as_the_same_actor_is_told_of_the_conflict() {
+    let authority = Authority::new();
+    let one = Peer::new(options());
+    one.write("f", "shared");
+    one.until(&authority, Peer::is_settled).await;
+    let actor = one.replica.lock().actor().clone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.sqlite");
+    let replica = Replica::open(&path, Some(&actor), Env::real(), options()).unwrap();
+    let two = Peer { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder };
+    two.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    two.write("f", "other bytes under the same key");
+    two.until(&authority, |two| two.read("f") == [(Some(1), "shared".to_owned())]).await;
+    let conflicts = two.replica.lock().conflicts(&id("space")).unwrap();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(&conflicts[0].data.0[..], b"other bytes under the same key");
+    two.replica.lock().forget_conflict(conflicts[0].id).unwrap();
+    assert!(two.replica.lock().conflicts(&id("space")).unwrap().is_empty());
+}
+
+#[test]
+fn a_store_keeps_its_actor_and_its_cursors_mean_nothing_elsewhere() {
+    let (one, two) = (Peer::new(options()), Peer::new(options()));
+    one.write("f", "a");
+    let tailed = one.replica.lock().tail(&id("space"), None, None, 10).unwrap();
+    assert_eq!(tailed.blocks.len(), 1);
+    one.write("g", "b");
+    let cursor: LocalCursor = tailed.next.to_string().parse().unwrap();
+    let next = one.replica.lock().tail(&id("space"), None, Some(&cursor), 10).unwrap();
+    assert_eq!(next.blocks.len(), 1);
+    let foreign = two.replica.lock().tail(&id("space"), None, Some(&cursor), 10);
+    assert!(matches!(foreign, Err(ReplicaError::ForeignCursor)));
+    let path = one.folder.path().join("r.sqlite");
+    let actor = one.replica.lock().actor().clone();
+    drop(one.replica);
+    let again = Replica::open(&path, None, Env::real(), options()).unwrap();
+    assert_eq!(*again.actor(), actor);
+    drop(again);
+    let other = Replica::open(&path, Some(&id("another")), Env::real(), options());
+    assert!(matches!(other, Err(ReplicaError::OtherActor(_))));
+}
+
+#[test]
+fn a_block_that_no_server_takes_is_refused_at_once() {
+    let peer = Peer::new(Options { data_bytes_max: 10, ..options() });
+    let refused = peer.replica.lock().append(&id("space"), &id("f"), None, vec![0; 11]);
+    assert!(matches!(refused, Err(ReplicaError::TooLarge { bytes: 11, bytes_max: 10 })));
+    assert!(peer.read("f").is_empty());
+}
