@@ -19,9 +19,10 @@ parser.on("part", (stream) => {
   ends.push(once(stream, "end"));
 });
 const finished = once(parser, "finish");
-// In small pieces, so that delimiters are cut wherever they can be.
-for (let at = bodyAt; at < message.length; at += 7) {
-  if (!parser.write(message.subarray(at, at + 7))) await once(parser, "drain");
+// In small pieces, so that delimiters are cut wherever they can be; of a large message, in not too many of them.
+const step = Math.max(7, message.length >> 14);
+for (let at = bodyAt; at < message.length; at += step) {
+  if (!parser.write(message.subarray(at, at + step))) await once(parser, "drain");
 }
 parser.end();
 await finished;

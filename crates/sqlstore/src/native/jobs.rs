@@ -1,5 +1,7 @@
 //! Writes that wait for the writer.
 
+use std::time::Duration;
+
 use alluvium_protocol::store::{StoreFault, StoreResult};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
@@ -52,6 +54,8 @@ where
 
 /// Turns that the writer gives to other threads while writes keep coming: some hundred microseconds at most.
 const GATHER_YIELDS_MAX: u32 = 512;
+/// How long a writer without work sleeps before it looks for streams whose time is up.
+const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 /// Turns before the writer goes to sleep: who was just answered often comes again sooner than a thread wakes up.
 const IDLE_YIELDS: u32 = 128;
 /// Turns in a row without a write after which no more are expected.
@@ -137,8 +141,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Moves what waits into `into`, up to the limits of one transaction. Without anything it sleeps, or if `may_sleep` is
-    /// false, returns. `false` once it has stopped and nothing is left.
+    /// Moves what waits into `into`, up to the limits of one transaction. Without anything it sleeps for a while, or if
+    /// `may_sleep` is false, returns. `false` once it has stopped and nothing is left.
     pub(crate) fn take(&self, into: &mut Vec<Box<dyn Job>>, limit: &GroupLimit, may_sleep: bool) -> bool {
         let mut waiting = self.waiting.lock();
         let mut turns = if limit.expected > 0 { IDLE_YIELDS } else { 0 };
@@ -155,7 +159,10 @@ impl Jobs {
                 continue;
             }
             waiting.asleep = true;
-            self.ready.wait(&mut waiting);
+            if self.ready.wait_for(&mut waiting, SWEEP_PERIOD).timed_out() && waiting.jobs.is_empty() {
+                waiting.asleep = false;
+                return !waiting.stopped;
+            }
         }
         Self::gather(&mut waiting, limit.expected.min(limit.writes_max));
         let mut bytes = 0_usize;

@@ -15,7 +15,12 @@ use crate::native::connection::{Connection, fault};
 use crate::native::jobs::{GroupLimit, Job, Jobs};
 use crate::native::options::SqliteOptions;
 use crate::native::waiters::Waiters;
-use crate::ops::{run_now, sweep};
+use crate::ops::{Scope, run_now, sweep};
+
+/// Transactions after which a busy writer sweeps once, if there is something to sweep.
+const GROUPS_PER_SWEEP: u32 = 16;
+/// Transactions after which a busy writer looks whether there is.
+const GROUPS_PER_SEARCH: u32 = 1024;
 
 /// What the writer's thread owns.
 pub(crate) struct Writer {
@@ -43,6 +48,7 @@ impl Writer {
     /// Works until the store stops.
     pub(crate) fn run(mut self) {
         let mut group = Vec::new();
+        let mut groups = 0_u32;
         let mut limit = GroupLimit {
             writes_max: self.options.commit_writes_max,
             bytes_max: self.options.commit_bytes_max,
@@ -55,8 +61,15 @@ impl Writer {
             limit.expected = group.len();
             if group.is_empty() {
                 self.sweep();
-            } else {
-                self.commit_group(std::mem::take(&mut group));
+                continue;
+            }
+            self.commit_group(std::mem::take(&mut group));
+            // A store that is never idle sweeps in between.
+            groups = groups.wrapping_add(1);
+            if self.has_garbage && groups.is_multiple_of(GROUPS_PER_SWEEP)
+                || groups.is_multiple_of(GROUPS_PER_SEARCH)
+            {
+                self.sweep();
             }
         }
     }
@@ -162,7 +175,9 @@ impl Writer {
     /// One sweep, in a transaction of its own; writes that have come meanwhile go first.
     fn sweep(&mut self) {
         let swept = self.begin().and_then(|()| {
-            let more = run_now(sweep(&mut self.sql));
+            let now_ms = self.clock.now_ms();
+            let scope = Scope { bounds: &self.options.bounds, claims_required: false, now_ms };
+            let more = run_now(sweep(&mut self.sql, &scope));
             if self.sql.take_broken() || more.is_err() {
                 self.roll_back();
                 return Ok(false);
@@ -171,7 +186,12 @@ impl Writer {
             Ok(more.unwrap_or(false))
         });
         match swept {
-            Ok(more) => self.has_garbage = more,
+            Ok(more) => {
+                self.has_garbage = more;
+                for path in self.sql.take_changed() {
+                    self.waiters.wake(&path);
+                }
+            }
             Err(error) => {
                 self.roll_back();
                 tracing::warn!(%error, "the rows of deleted streams cannot be swept now");

@@ -54,6 +54,17 @@ pub const CHECKPOINT_CHUNKS: &str =
 /// A deleted stream whose rows are not all swept.
 pub const GARBAGE: &str = "SELECT stream_id FROM garbage LIMIT 1";
 
+/// A stream that was kept for forks which are all gone.
+pub const UNREFERRED: &str = "SELECT path FROM streams WHERE deleted = 1 AND children = 0 LIMIT 1";
+
+/// A stream whose instant has come by `?1`.
+pub const EXPIRED: &str = "SELECT path FROM streams WHERE expires_ms IS NOT NULL AND deleted = 0 \
+    AND expires_ms <= ?1 LIMIT 1";
+
+/// A stream whose idle time was up by `?1`.
+pub const IDLE: &str = "SELECT path FROM streams WHERE ttl_seconds IS NOT NULL AND deleted = 0 \
+    AND accessed_ms + ttl_seconds * 1000 <= ?1 LIMIT 1";
+
 /// Whether a deleted stream still has rows.
 pub const LEFT_OVER: &str = "SELECT EXISTS (SELECT 1 FROM chunks WHERE stream_id = ?1) OR \
     EXISTS (SELECT 1 FROM lanes WHERE stream_id = ?1) OR EXISTS (SELECT 1 FROM receipts WHERE stream_id = ?1) OR \
@@ -73,5 +84,8 @@ pub const ALL: &[&str] = &[
     CHECKPOINT,
     CHECKPOINT_CHUNKS,
     GARBAGE,
+    UNREFERRED,
+    EXPIRED,
+    IDLE,
     LEFT_OVER,
 ];

@@ -26,6 +26,10 @@ pub const CREATE: &[&str] = &[
         children INTEGER NOT NULL, deleted INTEGER NOT NULL, source_id INTEGER, source_path TEXT, \
         fork_append INTEGER, fork_position INTEGER, fork_sub_offset INTEGER, cut_append INTEGER NOT NULL, \
         cut_position INTEGER NOT NULL, levels INTEGER NOT NULL) STRICT",
+    "CREATE INDEX streams_by_expiry ON streams (expires_ms) WHERE expires_ms IS NOT NULL AND deleted = 0",
+    "CREATE INDEX streams_by_idleness ON streams (accessed_ms + ttl_seconds * 1000) \
+        WHERE ttl_seconds IS NOT NULL AND deleted = 0",
+    "CREATE INDEX streams_left_over ON streams (id) WHERE deleted = 1 AND children = 0",
     "CREATE TABLE chunks (stream_id INTEGER NOT NULL, start_position INTEGER NOT NULL, \
         end_position INTEGER NOT NULL, append_index INTEGER NOT NULL, chunk_index INTEGER NOT NULL, \
         chunk_count INTEGER NOT NULL, first_message INTEGER, checksum INTEGER NOT NULL, data BLOB NOT NULL) STRICT",

@@ -4,7 +4,7 @@ use alluvium_protocol::error::{Conflict, StreamError};
 use alluvium_protocol::store::{
     AppendOptions, AppendResult, FoldCheckpoint, PutOptions, StoreError, StoreResult, StreamStore,
 };
-use alluvium_protocol::{ProducerId, ProducerStamp, StreamPath};
+use alluvium_protocol::{ForkOrigin, Lifetime, ProducerId, ProducerStamp, StreamPath};
 use alluvium_sqlstore::{Bounds, SqliteOptions, SqliteStore};
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -89,6 +89,38 @@ fn a_new_producer_takes_the_place_of_one_that_has_long_been_silent() {
         assert_eq!(gap, Err(expected.into()));
     });
     assert_eq!(count(&world, "lanes"), 3);
+}
+
+#[test]
+fn streams_whose_time_is_up_are_removed_though_nobody_comes_to_their_path() {
+    let world = World::new(1);
+    let runtime = runtime();
+    let store = small(&world);
+    let until = Lifetime::Until { unix_ms: world.env.clock.now_ms() + 50_000 };
+    runtime.block_on(async {
+        let lifetimes =
+            [("idle", Lifetime::Ttl { seconds: 60 }), ("until", until), ("kept", Lifetime::Forever)];
+        for (name, lifetime) in lifetimes {
+            let options = PutOptions { lifetime, ..PutOptions::default() };
+            store.put(&path(name), options).await.expect("creates");
+            store.append(&path(name), Bytes::from("x"), AppendOptions::default()).await.expect("appends");
+        }
+        // A source whose time is up is kept for its fork, and goes with it.
+        let origin = ForkOrigin { source: path("idle"), offset: None, sub_offset: 0 };
+        let options = PutOptions { fork: Some(origin), lifetime: until, ..PutOptions::default() };
+        store.put(&path("fork"), options).await.expect("creates");
+    });
+    store.close();
+    world.clock.advance_ms(60_000);
+    let mut opened = 0;
+    while count(&world, "streams") > 1 || count(&world, "garbage") > 0 {
+        let store = small(&world);
+        runtime.block_on(store.has(&path("kept"))).expect("reads");
+        store.close();
+        opened += 1;
+        assert!(opened < 1000, "each opening sweeps something");
+    }
+    assert_eq!(count(&world, "chunks"), 1);
 }
 
 #[test]

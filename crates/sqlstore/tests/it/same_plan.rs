@@ -114,7 +114,7 @@ fn step<S: Sql>(sql: &mut S, script: &mut Script) -> String {
                 ops::put_checkpoint(sql, &scope, &path, &checkpoint).await
             }))
         }
-        14 => told(run_now(ops::sweep(sql))),
+        14 => told(run_now(ops::sweep(sql, &scope))),
         15 => {
             script.now_ms += script.rng.below(8000);
             told(run_now(ops::get_checkpoint(sql, &scope, &path, None)))

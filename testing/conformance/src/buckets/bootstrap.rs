@@ -31,15 +31,15 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     check("BS-3 BS-4 #36", "with a snapshot", with_snapshot);
     check("BS-6 #37", "live modes are refused, other parameters ignored", live);
     check("BS-12 #38", "an empty stream is one empty part, byte for byte", empty);
-    check("BS-14 BS-16", "JSON messages come without array, separator or line end (our choice)", json);
+    check("BS-14 BS-16", "JSON messages come without array, separator or line end", json);
     check("BS-11 BS-12 #40", "no payload forges a part, boundaries are never the same twice", hostile);
-    check("BS-15 #44", "a closed stream says so (our choice)", closed);
+    check("BS-15 #44", "a closed stream says so", closed);
     check("BS-1 #43", "without the stream", missing);
     check("BS-8", "where reads are gone, bootstrap covers the floor", covers);
     check("BS-9 #41", "continued over SSE while a writer runs, nothing is lost or repeated", continued);
     check("BS-9", "continued by long-poll", continued_by_long_poll);
-    check("BS-10 #42", "bootstraps during appends and publications are consistent cuts (our choice)", cuts);
-    check("BS-13", "a long one ends early at a message, and reads go on from there (our choice)", early_end);
+    check("BS-10 #42", "bootstraps during appends and publications are consistent cuts", cuts);
+    check("BS-13", "a long one ends early at a message, and reads go on from there", early_end);
     check("SSE-1", "binary SSE is plain base64, and says so", sse_encoding);
     check("#39", "1,000 random messages come back apart", random_messages);
 }

@@ -3,7 +3,7 @@
 //! The ids: two letters and a number for the requirements of the extension, in the groups identifiers (ID), buckets
 //! (BK), listing (LS), snapshots (SN), reading them (RD), bootstrap (BS), server-sent events (SSE), errors (X); `#`
 //! and a number for the 51 behaviours; `+` and a word for what goes beyond the extension. Where the extension's text
-//! leaves a choice, `docs/extensions.md` says which is ours, and the check's name says `(our choice)`.
+//! leaves a choice, `docs/extensions.md` says which is ours, and the check says `(our choice: …)`.
 
 use std::collections::BTreeSet;
 
@@ -23,6 +23,21 @@ const GROUPS: &[(&str, u32)] = &[
     ("X-", 2),
     ("#", 51),
 ];
+/// Requirements that the extension leaves open or contradicts itself on: what is checked is our documented choice.
+const CHOICES: &[(&str, std::ops::RangeInclusive<u32>)] = &[
+    ("ID-", 5..=10),
+    ("BK-", 8..=11),
+    ("LS-", 8..=13),
+    ("SN-", 13..=20),
+    ("RD-", 3..=3),
+    ("RD-", 5..=5),
+    ("RD-", 10..=12),
+    ("BS-", 10..=16),
+    ("SSE-", 2..=2),
+    ("X-", 1..=2),
+    ("#", 23..=23),
+    ("#", 46..=46),
+];
 /// What goes beyond the extension.
 const BEYOND: &[&str] = &["+batch", "+match", "+max-bytes", "+attrs", "+retain"];
 
@@ -33,6 +48,14 @@ pub(super) struct Suite<'a> {
     covered: BTreeSet<String>,
 }
 
+fn is_choice(id: &str) -> bool {
+    CHOICES.iter().any(|(group, numbers)| {
+        id.strip_prefix(group)
+            .and_then(|number| number.parse().ok())
+            .is_some_and(|number| numbers.contains(&number))
+    })
+}
+
 impl<'a> Suite<'a> {
     pub(super) fn new(report: &'a mut Report) -> Self {
         Self { report, covered: BTreeSet::new() }
@@ -41,7 +64,10 @@ impl<'a> Suite<'a> {
     /// Runs one check, which covers the ids in `ids`, separated by space.
     pub(super) fn check(&mut self, ids: &str, name: &str, body: impl FnOnce() -> Result<()>) {
         self.covered.extend(ids.split(' ').map(str::to_owned));
-        self.report.check(&format!("[{ids}] {name}"), body);
+        let choices: Vec<&str> = ids.split(' ').filter(|id| is_choice(id)).collect();
+        let label =
+            if choices.is_empty() { String::new() } else { format!(" (our choice: {})", choices.join(", ")) };
+        self.report.check(&format!("[{ids}] {name}{label}"), body);
     }
 
     /// The last check: nothing is left without one.

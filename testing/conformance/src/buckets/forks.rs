@@ -13,21 +13,16 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     let Ok(bucket) = api.bucket("forks") else {
         return suite.check("#46", "a bucket for the checks", || bail!("cannot be made"));
     };
-    suite
-        .check("#46", "forks below, at and above the floor (our choice)", || around_floor(&mut api, &bucket));
+    suite.check("#46", "forks below, at and above the floor", || around_floor(&mut api, &bucket));
     suite.check("#47", "a cut inside a message is a boundary of the fork alone", || {
         sub_offset(&mut api, &bucket)
     });
     suite.check("#48", "a publication moves one stream's floor", || apart(&mut api, &bucket));
-    suite.check("ID-1 #46", "sources and forks in either namespace (our choice)", || {
-        namespaces(&mut api, &bucket)
-    });
-    suite.check("RD-12 #46", "a fork keeps the snapshot that its deleted source had (our choice)", || {
+    suite.check("ID-1 #46", "sources and forks in either namespace", || namespaces(&mut api, &bucket));
+    suite.check("RD-12 #46", "a fork keeps the snapshot that its deleted source had", || {
         source_deleted(&mut api, &bucket)
     });
-    suite.check("#46", "a fork of a source that kept its history (our choice)", || {
-        kept_history(&mut api, &bucket)
-    });
+    suite.check("#46", "a fork of a source that kept its history", || kept_history(&mut api, &bucket));
 }
 
 /// Forks `source` at an offset; the answer is the caller's to judge.

@@ -25,12 +25,10 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     suite.check("BK-5 BK-6 #5", "only an empty bucket is deleted, and comes back empty", || {
         deleted_empty(&mut api)
     });
-    suite.check("BK-9 #6", "a stream that has expired does not count (our choice)", || expired(&mut api));
+    suite.check("BK-9 #6", "a stream that has expired does not count", || expired(&mut api));
     suite.check("#7", "the same name in two buckets is two streams", || two_buckets(&mut api));
-    suite.check("BK-8", "what is wrong with the request is said in order (our choice)", || order(&mut api));
-    suite.check("BK-10", "a soft-deleted source does not hold its bucket (our choice)", || {
-        soft_deleted(&mut api)
-    });
+    suite.check("BK-8", "what is wrong with the request is said in order", || order(&mut api));
+    suite.check("BK-10", "a soft-deleted source does not hold its bucket", || soft_deleted(&mut api));
     suite.check("BK-6 #13", "a deletion and a creation that race never both win", || races(address));
     suite.check("BK-3", "of two creations that race, one wins", || racing_creations(address));
 }

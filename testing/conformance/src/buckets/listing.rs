@@ -17,21 +17,15 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     suite.check("LS-1 LS-2 LS-10 LS-11 LS-13", "what a list says", || shape(&mut api));
     suite.check("LS-3 LS-4 LS-5 #11", "order, prefix and cursor", || order(&mut api));
     suite.check("LS-6 #11", "the limit's range, and parameters given twice", || limits(&mut api));
-    suite.check("LS-8 LS-9 LS-12 #11", "2,500 streams are each seen once, page by page (our choice)", || {
-        walk(&mut api)
-    });
+    suite.check("LS-8 LS-9 LS-12 #11", "2,500 streams are each seen once, page by page", || walk(&mut api));
     suite.check("#12", "an item follows the stream's writes", || follows(&mut api));
     suite.check("ID-3 ID-4 #8", "ids count in bytes, up to 122 with their bucket", || lengths(&mut api));
     suite.check("ID-1 ID-3 ID-6 #9", "ids are decoded once and then judged", || spellings(&mut api));
-    suite.check("ID-7 #9", "case and form count, and Location encodes again (our choice)", || {
-        round_trip(&mut api)
-    });
+    suite.check("ID-7 #9", "case and form count, and Location encodes again", || round_trip(&mut api));
     suite.check("ID-5 #10", "`streams` is no stream", || reserved(&mut api));
-    suite.check("ID-8", "trailing slashes and empty segments lead nowhere (our choice)", || {
-        empty_segments(&mut api)
-    });
-    suite.check("ID-9", "a method that does not apply is 405 with Allow (our choice)", || methods(&mut api));
-    suite.check("ID-10", "an id may be called like a sub-resource (our choice)", || sub_names(&mut api));
+    suite.check("ID-8", "trailing slashes and empty segments lead nowhere", || empty_segments(&mut api));
+    suite.check("ID-9", "a method that does not apply is 405 with Allow", || methods(&mut api));
+    suite.check("ID-10", "an id may be called like a sub-resource", || sub_names(&mut api));
 }
 
 fn list(api: &mut Api, target: &str) -> Result<Value> {

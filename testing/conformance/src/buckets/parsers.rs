@@ -12,24 +12,27 @@ use serde_json::Value;
 use super::api::{Api, BYTES, JSON};
 use super::cover::Suite;
 use super::multipart::{Bootstrap, Part};
+use crate::http::Response;
 use crate::random::Random;
 use crate::tools;
 
-pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) -> Result<()> {
-    let mut api = Api::new(address);
-    let paths = streams(&mut api)?;
+/// Programs that print the parts of what they are given, each with its name.
+pub(super) fn programs() -> Result<[(&'static str, Command); 2]> {
     let node = tools::node_project()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut javascript = Command::new("node");
     javascript.arg("multipart.js").current_dir(node);
     let mut python = Command::new("python3");
     python.arg("multipart.py").current_dir(root.join("python"));
-    for (name, mut parser) in [("Python's email package", python), ("npm @fastify/busboy", javascript)] {
-        suite.check("BS-1 BS-12", &format!("{name} finds the same parts"), || {
-            for path in &paths {
-                agree(&mut api, path, &mut parser).with_context(|| path.clone())?;
-            }
-            Ok(())
+    Ok([("Python's email package", python), ("npm @fastify/busboy", javascript)])
+}
+
+pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) -> Result<()> {
+    let mut api = Api::new(address);
+    let targets: Vec<String> = streams(&mut api)?.iter().map(|path| format!("{path}/bootstrap")).collect();
+    for (name, mut parser) in programs()? {
+        suite.check("BS-1 BS-12", &format!("{name} finds the parts that are hard to find"), || {
+            targets.iter().try_for_each(|target| agree(&mut api, target, &mut parser))
         });
     }
     Ok(())
@@ -82,8 +85,12 @@ fn streams(api: &mut Api) -> Result<Vec<String>> {
 
 /// The parser gets `Content-Type: …`, an empty line and the body on standard input, and answers with a JSON array of
 /// `{"type", "hex"}`.
-fn agree(api: &mut Api, path: &str, parser: &mut Command) -> Result<()> {
-    let response = api.get(&format!("{path}/bootstrap"))?.expect(&[200], "bootstrap")?;
+pub(super) fn agree(api: &mut Api, target: &str, parser: &mut Command) -> Result<()> {
+    let response = api.get(target)?.expect(&[200], target)?;
+    judge(&response, parser).with_context(|| target.to_owned())
+}
+
+fn judge(response: &Response, parser: &mut Command) -> Result<()> {
     let content_type = response.header("content-type").context("no Content-Type")?;
     let mut child =
         parser.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start the parser")?;
@@ -95,7 +102,7 @@ fn agree(api: &mut Api, path: &str, parser: &mut Command) -> Result<()> {
     ensure!(output.status.success(), "the parser ended with {}", output.status);
     writing.join().map_err(|_| anyhow::anyhow!("the writing thread panicked"))??;
     let found: Value = serde_json::from_slice(&output.stdout).context("what the parser printed")?;
-    let bootstrap = Bootstrap::parse(&response)?;
+    let bootstrap = Bootstrap::parse(response)?;
     let parts: Vec<&Part> = std::iter::once(&bootstrap.snapshot).chain(&bootstrap.messages).collect();
     let Some(found) = found.as_array() else { bail!("the parser printed {found}") };
     ensure!(found.len() == parts.len(), "it found {} parts of {}", found.len(), parts.len());

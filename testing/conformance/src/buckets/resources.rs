@@ -41,7 +41,7 @@ pub(super) fn run(suite: &mut Suite<'_>, binary: &Path) -> Result<()> {
         Launch::new(binary, &scratch.path().join("data"), &["--shards", "1", "--public-history", "yes"])
             .start()?;
     let mut api = Api::new(server.address);
-    suite.check("SN-8", "history may be cached if its operator says so (our choice)", || public(&mut api));
+    suite.check("SN-8", "history may be cached if its operator says so", || public(&mut api));
     server.stop()?;
     Ok(())
 }

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::api::{Api, BYTES, JSON};
 use super::cover::Suite;
+use super::parsers;
 use super::snapshots::ZERO;
 use crate::http::Response;
 use crate::random::Random;
@@ -85,6 +86,14 @@ pub(super) fn run(suite: &mut Suite<'_>, binary: &Path) -> Result<()> {
     compare(suite, "after kill -9 and a restart", &cases, &hot, &mut api);
     merge(&mut api, &shard)?;
     compare(suite, "after tables were merged", &cases, &hot, &mut api);
+    for (name, mut parser) in parsers::programs()? {
+        suite.check("BS-1 BS-12", &format!("{name} finds the same parts in all of them"), || {
+            let asked = cases.iter().flat_map(|(_, probes)| probes).zip(hot.iter().flatten());
+            let mut bootstraps =
+                asked.filter(|((_, target), answer)| target.ends_with("/bootstrap") && answer.status == 200);
+            bootstraps.try_for_each(|((_, target), _)| parsers::agree(&mut api, target, &mut parser))
+        });
+    }
     let launch = server.stop()?;
     let copy = scratch.path().join("copy");
     copy_tree(&data, &copy)?;
