@@ -51,12 +51,12 @@ fn after_help() -> String {
 /// The part of the page of options that is about `alluvium stream`.
 pub(crate) fn docs_markdown() -> String {
     let mut page = format!(
-        "\n## `alluvium stream`\n\n\
+        "\n## `alluvium stream` and `alluvium bucket`\n\n\
          | flag | variable | default | meaning |\n|---|---|---|---|\n\
          | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server; streams are under its `/v1/stream/`, unless the URL has a path of its own. |\n\
          | `--token` | `{TOKEN_VARIABLE}` | (none) | Sent as `Authorization: Bearer`. The variable keeps it out of the process list. |\n\n\
          The other flags of each command are in its `--help`.\n\n\
-         ## Exit codes of `alluvium stream`\n\n"
+         ## Exit codes of `alluvium stream` and `alluvium bucket`\n\n"
     );
     exit_codes(&mut page, EXIT_CODES);
     page

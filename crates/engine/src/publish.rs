@@ -110,7 +110,7 @@ impl Engine {
     /// Begins to publish a snapshot: all checks are made before the body is read, and again when it is there. Counts
     /// as a write: it renews a sliding lifetime.
     ///
-    /// The checks, in this order: stream, floor, tail, a later snapshot, `if_match`, message boundary (which may read
+    /// The checks, in this order: stream, tail, floor, a later snapshot, `if_match`, message boundary (which may read
     /// the disk); then the limits. An offset that passed is a boundary for good, so that one is not made again.
     #[expect(clippy::unused_async, reason = "callers treat it as a step that may wait")]
     pub async fn begin_publish(

@@ -79,11 +79,12 @@ impl<B> Retention<B> {
     /// Whether a snapshot at `offset` would be taken. Says nothing about message boundaries.
     pub fn check(&self, offset: Offset, tail: Offset) -> Result<(), PublishRejection> {
         let latest = self.latest.as_ref().map_or(Offset::ZERO, |latest| latest.offset);
-        if offset.position < self.floor.position {
-            return Err(PublishRejection::Retained { floor: self.floor, snapshot: latest });
-        }
+        // First, as a token that was made up may be both: past the tail in one of its parts, below the floor in the other.
         if offset.position > tail.position || offset.append_index > tail.append_index {
             return Err(PublishRejection::BeyondTail { tail });
+        }
+        if offset.position < self.floor.position {
+            return Err(PublishRejection::Retained { floor: self.floor, snapshot: latest });
         }
         if offset.position < latest.position {
             return Err(PublishRejection::Older { snapshot: latest });

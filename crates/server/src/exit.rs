@@ -45,6 +45,9 @@ pub enum ServeError {
     /// A thread could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The folder of feeds cannot be used.
+    #[error(transparent)]
+    Feeds(#[from] alluvium_feeds::OpenError),
     /// Signals cannot be received.
     #[error("cannot run: {0}")]
     Io(#[from] io::Error),
@@ -55,7 +58,9 @@ impl ServeError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
-            Self::Open(OpenError::Format(FormatError::Locked { .. })) => EXIT_LOCKED,
+            Self::Open(OpenError::Format(FormatError::Locked { .. }))
+            | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
+            Self::Feeds(alluvium_feeds::OpenError::Folder(_)) => EXIT_IO,
             Self::Open(OpenError::Options(_)) => EXIT_CONFIG,
             Self::Open(
                 OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
@@ -82,7 +87,8 @@ impl ServeError {
             Self::Bind(BindError::InUse { .. }) => {
                 Some("another program listens there; choose another address with `--listen`".to_owned())
             }
-            Self::Open(OpenError::Format(FormatError::Locked { .. })) => Some(
+            Self::Open(OpenError::Format(FormatError::Locked { .. }))
+            | Self::Feeds(alluvium_feeds::OpenError::Locked) => Some(
                 "one server at a time uses a data directory; choose another one with `--data-dir`".to_owned(),
             ),
             Self::Open(OpenError::Format(FormatError::Foreign { .. })) => Some(
@@ -96,7 +102,11 @@ impl ServeError {
                 "nothing was changed; keep a copy of `{}` before trying anything, the rest of it may be whole",
                 config.data_dir.display()
             )),
-            Self::Open(_) | Self::Bind(BindError::Io { .. }) | Self::Start(_) | Self::Io(_) => None,
+            Self::Open(_)
+            | Self::Bind(BindError::Io { .. })
+            | Self::Start(_)
+            | Self::Feeds(_)
+            | Self::Io(_) => None,
         }
     }
 }

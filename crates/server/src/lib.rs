@@ -7,6 +7,7 @@ pub mod config;
 mod exit;
 mod logging;
 mod serve;
+mod site;
 
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,

@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     exit::{EXIT_ENGINE_FAULT, ServeError},
     logging,
+    site::{Site, feeds_surface, open_feeds, sweep_feeds},
 };
 
 /// Shards of a new data directory when the operator names no number: half the cores, up to this many.
@@ -41,15 +42,24 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let shutdown = Shutdown::new();
     let responses = Arc::new(ResponseBudget::new(to_usize(config.responses_bytes_max.0)));
     let streams_options = streams_options(config, Arc::clone(&responses));
+    let feeds = open_feeds(config, env.clone())?;
+    let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let streams = Streams::new(engine.clone(), env, streams_options, shutdown.clone());
-    let server = Server::start(listener, streams, server_options(config, responses), shutdown)?;
+    let site = Site::new(streams, surface);
+    let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
         announce(config, &server, &recovered, out);
-        until_told_to_stop(config, server, signals).await;
+        tokio::select! {
+            () = until_told_to_stop(config, server, signals) => {}
+            () = sweep_feeds(feeds.clone()) => {}
+        }
         Ok::<(), io::Error>(())
     })?;
+    if let Some(feeds) = feeds {
+        feeds.close();
+    }
     engine.shutdown();
     tracing::info!("stopped");
     Ok(())
@@ -86,7 +96,7 @@ impl Signals {
 }
 
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(config: &Config, server: Server<Streams>, mut signals: Signals) {
+async fn until_told_to_stop(config: &Config, server: Server<Site>, mut signals: Signals) {
     let signal = signals.next().await;
     tracing::info!(signal, connections = server.connections(), "stopping");
     tokio::select! {
@@ -119,7 +129,7 @@ fn now() -> Instant {
 }
 
 /// Tells where the server is, what it has and how to try it.
-fn announce(config: &Config, server: &Server<Streams>, recovered: &str, out: &mut dyn io::Write) {
+fn announce(config: &Config, server: &Server<Site>, recovered: &str, out: &mut dyn io::Write) {
     let address = server.address();
     let durability = match config.durability {
         alluvium_engine::Durability::Fsync => "fsync (acknowledged once on disk)",

@@ -18,11 +18,13 @@ use alluvium_protocol::header::{STREAM_CLOSED, STREAM_NEXT_OFFSET, STREAM_UP_TO_
 pub(super) const LONG_ABOUT: &str = "\
 Fetch a stream's snapshot and every message after it, in one request.
 
-The snapshot goes to the file given by --snapshot, the messages to standard output or to --messages: those
-of a JSON stream one a line, others one after another. With --dir everything is kept apart in a directory:
-`snapshot`, `message-00000000`, `message-00000001`, ... and `bootstrap.json`, which has the content types and
-the offsets. The next offset is printed on standard error at the end: give it to `alluvium stream tail
---offset` to go on from there.";
+The snapshot goes to the file given by --snapshot, and nowhere without it; the messages go to standard \
+output or to --messages: those of a JSON stream one a line, others one after another. With --dir everything \
+is kept apart in a directory: `snapshot`, `message-00000000`, `message-00000001`, ... and `bootstrap.json`, \
+which has the content types and the offsets.
+
+The next offset is printed on standard error at the end: give it to `alluvium stream tail --offset` to go on \
+from there.";
 
 /// Arguments of `alluvium stream bootstrap`.
 #[derive(Debug, Args)]
@@ -52,7 +54,7 @@ struct Heading {
 }
 
 pub(crate) fn run(connection: &ConnectionArgs, args: &BootstrapArgs) -> Result<(), Failure> {
-    let target = connection.target(&args.stream)?.below("bootstrap");
+    let target = connection.target(&args.stream)?.resource("bootstrap")?;
     let answer = connection.client()?.call(&Call::new(Method::GET, target.url()))?;
     let heading = Heading {
         snapshot_offset: answer.require(STREAM_SNAPSHOT_OFFSET)?,
@@ -68,11 +70,13 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &BootstrapArgs) -> Result<(
         Some(dir) => write_dir(&mut parts, &heading, dir)?,
         None => write_apart(&mut parts, &heading, args)?,
     }
+    let is_left_out = heading.has_snapshot() && args.snapshot.is_none() && args.dir.is_none();
     let Heading { snapshot_offset, next_offset, up_to_date, .. } = heading;
     let more = if up_to_date { "" } else { " (more follows)" };
+    let left_out = if is_left_out { "\nsnapshot not written; give --snapshot" } else { "" };
     connection
         .notes()
-        .note(format_args!("snapshot offset: {snapshot_offset}\nnext offset: {next_offset}{more}"));
+        .note(format_args!("snapshot offset: {snapshot_offset}{left_out}\nnext offset: {next_offset}{more}"));
     Ok(())
 }
 

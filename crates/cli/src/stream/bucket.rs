@@ -10,11 +10,13 @@ use ureq::http::Method;
 use super::client::{Call, Client, Repeat};
 use super::conclude;
 use super::connection::ConnectionArgs;
-use super::failure::Failure;
+use super::failure::{EXIT_CODES, Failure};
 use super::target::Target;
+use crate::exit_codes_help;
 
 /// Arguments of `alluvium bucket`.
 #[derive(Debug, Args)]
+#[command(after_help = exit_codes_help(EXIT_CODES))]
 pub(crate) struct BucketArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -69,12 +71,15 @@ struct ListArgs {
 pub(crate) fn run(args: BucketArgs) -> ExitCode {
     let BucketArgs { connection, command } = args;
     conclude(match command {
-        BucketCommand::Create { buckets, exist_ok } => {
-            each(&connection, &buckets, |client, target| match create(client, target) {
-                Err(Failure::Conflict(_)) if exist_ok => Ok(()),
-                outcome => outcome,
-            })
-        }
+        BucketCommand::Create { buckets, exist_ok } => each(&connection, &buckets, |client, target| {
+            let made = match create(client, target) {
+                Ok(()) => "created",
+                Err(Failure::Conflict(_)) if exist_ok => "exists already",
+                Err(failure) => return Err(failure),
+            };
+            connection.notes().note(format_args!("{made}: {target}"));
+            Ok(())
+        }),
         BucketCommand::List(args) => list(&connection, &args),
         BucketCommand::Remove { buckets, force } => {
             each(&connection, &buckets, |client, target| match remove(client, target) {

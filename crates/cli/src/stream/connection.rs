@@ -1,4 +1,4 @@
-//! The options that every stream command has: which server, with which token, how patiently.
+//! The options that every command of `stream` and `bucket` has: which server, with which token, how patiently.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(crate) const URL_DEFAULT: &str = "http://127.0.0.1:4437";
 /// The variable of `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
 
-/// Options shared by all stream commands.
+/// Options shared by all commands that talk to a server.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every stream command")]
+#[command(next_help_heading = "Options of every stream and bucket command")]
 pub(crate) struct ConnectionArgs {
     /// The server; streams are under its /v1/stream/, unless the URL has a path of its own.
     #[arg(

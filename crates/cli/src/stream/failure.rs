@@ -17,7 +17,8 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (3, "the stream does not exist"),
     (
         4,
-        "conflict: another configuration or content type, closed, or a producer's sequence that does not fit",
+        "conflict: another configuration or content type, closed, a producer's sequence that does not fit, or a \
+         condition that does not hold",
     ),
     (5, "gone: deleted but still forked from, or the offset is no longer kept"),
     (6, "fenced: a newer epoch of this producer has taken over"),
@@ -36,7 +37,7 @@ pub(crate) enum Failure {
     /// No such stream (404).
     #[error("{0}")]
     NotFound(String),
-    /// The stream is in a state that contradicts the request (409).
+    /// The stream is in a state that contradicts the request (409, 412).
     #[error("{0}")]
     Conflict(String),
     /// Deleted but still forked from, or no longer retained (410).

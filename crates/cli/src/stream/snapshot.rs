@@ -1,12 +1,13 @@
 //! `alluvium stream snapshot`: what stands for a stream's beginning (extensions §2).
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ureq::http::Method;
 
-use super::client::{CONTENT_TYPE, Call, Content, Repeat};
+use super::client::{Answer, AttemptError, CONTENT_TYPE, Call, Content, Repeat};
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
 use super::progress::Progress;
@@ -34,7 +35,7 @@ pub(crate) struct PutArgs {
     stream: String,
 
     /// Where the snapshot ends: an offset that the server gave.
-    #[arg(long, value_name = "OFFSET")]
+    #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
     offset: String,
 
     /// The file with the snapshot, or `-` for standard input, which is sent once and not again.
@@ -48,6 +49,10 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     retain_all: bool,
 
+    /// Publish though there is nothing in the file or on standard input, which is refused otherwise.
+    #[arg(long)]
+    allow_empty: bool,
+
     /// Replace only the snapshot with this entity tag; `*` for any.
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
@@ -59,7 +64,7 @@ pub(crate) struct GetArgs {
     stream: String,
 
     /// The snapshot at this offset instead of the latest.
-    #[arg(long, value_name = "OFFSET")]
+    #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
     offset: Option<String>,
 
     /// Write to this file instead of standard output.
@@ -75,8 +80,21 @@ pub(crate) fn run(connection: &ConnectionArgs, command: &SnapshotCommand) -> Res
 }
 
 fn put(connection: &ConnectionArgs, args: &PutArgs) -> Result<(), Failure> {
-    let target = connection.target(&args.stream)?.below(&format!("snapshot/{}", args.offset));
+    if let "-1" | "now" = args.offset.as_str() {
+        return Err(Failure::Usage(format!(
+            "`{}` is a place to read from; a snapshot stands at an offset that the server gave",
+            args.offset
+        )));
+    }
+    let target = connection.target(&args.stream)?.resource(&format!("snapshot/{}", args.offset))?;
     let from_stdin = args.file == Path::new("-");
+    let is_empty = if from_stdin { is_stdin_empty()? } else { is_file_empty(&args.file)? };
+    if is_empty && !args.allow_empty {
+        // A broken pipe before this command would otherwise cost the history.
+        return Err(Failure::Other(
+            "the snapshot is empty, nothing was published; give --allow-empty if that is meant".to_owned(),
+        ));
+    }
     let (content, repeat) = if from_stdin {
         (Content::Stdin, Repeat::OnlyIfUntouched)
     } else {
@@ -92,20 +110,64 @@ fn put(connection: &ConnectionArgs, args: &PutArgs) -> Result<(), Failure> {
         .repeat(repeat);
     let client = connection.client()?;
     let answer = if from_stdin {
-        client.attempt(&call).map_err(super::client::AttemptError::into_failure)?
+        client.attempt(&call).map_err(AttemptError::into_failure)?
     } else {
         client.call(&call)?
     };
-    let tag = answer.header(ETAG).unwrap_or("unknown");
+    let tag = published(&answer)?;
     connection.notes().note(format_args!("published: {target}\netag: {tag}"));
     Ok(())
+}
+
+/// The entity tag in the answer to a publication. A success that does not look like one is none: a server without
+/// snapshots may have done anything else.
+fn published(answer: &Answer) -> Result<String, Failure> {
+    let status = answer.status;
+    if status != 204 {
+        return Err(Failure::Other(format!(
+            "the server's answer is {status}, which is not that of a publication"
+        )));
+    }
+    answer.require(STREAM_SNAPSHOT_OFFSET)?;
+    answer.require(ETAG)
+}
+
+/// Looks for the first byte without taking it.
+fn is_stdin_empty() -> Result<bool, Failure> {
+    let mut stdin = io::stdin().lock();
+    loop {
+        match stdin.fill_buf() {
+            Ok(bytes) => return Ok(bytes.is_empty()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::input(&error)),
+        }
+    }
+}
+
+/// Refuses what cannot be sent before any request, so that it is never taken for an outage. What has no length that is
+/// known before, such as a named pipe, is not looked into.
+#[expect(clippy::disallowed_methods, reason = "the edge of the program: the file is the user's")]
+fn is_file_empty(path: &Path) -> Result<bool, Failure> {
+    let unreadable = |reason: &dyn std::fmt::Display| {
+        Failure::Other(format!("cannot read `{}`: {reason}", path.display()))
+    };
+    // Asked first: to open a pipe is to take its only reader's place.
+    let kind = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
+    if kind.is_dir() {
+        return Err(unreadable(&"it is a directory"));
+    }
+    if !kind.is_file() {
+        return Ok(false);
+    }
+    File::open(path).map_err(|error| unreadable(&error))?;
+    Ok(kind.len() == 0)
 }
 
 fn get(connection: &ConnectionArgs, args: &GetArgs) -> Result<(), Failure> {
     let stream = connection.target(&args.stream)?;
     let target = match &args.offset {
-        Some(offset) => stream.below(&format!("snapshot/{offset}")),
-        None => stream.below("snapshot"),
+        Some(offset) => stream.resource(&format!("snapshot/{offset}"))?,
+        None => stream.resource("snapshot")?,
     };
     let answer = connection.client()?.call(&Call::new(Method::GET, target.url()))?;
     let offset = answer.require(STREAM_SNAPSHOT_OFFSET)?;
@@ -125,9 +187,8 @@ fn get(connection: &ConnectionArgs, args: &GetArgs) -> Result<(), Failure> {
 
 /// Makes a file for what is fetched.
 #[expect(clippy::disallowed_methods, reason = "the edge of the program: the file is the user's")]
-pub(super) fn create(path: &Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create(path)
-        .map_err(|error| Failure::Other(format!("cannot write `{}`: {error}", path.display())))
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure::Other(format!("cannot write `{}`: {error}", path.display())))
 }
 
 fn copy(mut from: impl Read, to: &mut impl Write, mut progress: Progress) -> Result<(), Failure> {

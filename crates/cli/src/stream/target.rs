@@ -55,9 +55,26 @@ impl Target {
     pub(crate) fn bucket(server: &str, bucket: &str) -> Result<Self, Failure> {
         let (origin, _) = split(server)?;
         if bucket.is_empty() || bucket.contains('/') {
-            return Err(Failure::Usage(format!("`{bucket}` is not the name of a bucket")));
+            let hint = match bucket.strip_prefix(BUCKET_MOUNT).map(|name| name.trim_end_matches('/')) {
+                Some(name) if !name.is_empty() && !name.contains('/') => format!("; write `{name}`"),
+                _ => String::new(),
+            };
+            return Err(Failure::Usage(format!("`{bucket}` is not the name of a bucket{hint}")));
         }
         Ok(Self { origin, path: format!("{BUCKET_MOUNT}{}", encode_segment(bucket)) })
+    }
+
+    /// A resource of a stream in a bucket. No other stream has any: under the mount its path would be another stream.
+    pub(crate) fn resource(&self, resource: &str) -> Result<Self, Failure> {
+        let in_bucket = self.path.strip_prefix(BUCKET_MOUNT).and_then(|path| path.split_once('/'));
+        match in_bucket {
+            Some((bucket, id)) if !bucket.is_empty() && !id.is_empty() && !id.contains('/') => {
+                Ok(self.below(resource))
+            }
+            _ => Err(Failure::Usage(format!(
+                "`{self}`: only streams in a bucket (/ds/BUCKET/STREAM) have snapshots and a bootstrap"
+            ))),
+        }
     }
 
     /// A resource below this one.
@@ -169,6 +186,18 @@ mod tests {
         assert_eq!(bucket.below("streams").url(), "http://h:1/ds/docs/streams");
         for bad in ["/ds/", "/ds/docs", "/ds/docs/", "/ds//a"] {
             assert!(Target::resolve("http://h", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_stream_in_a_bucket_has_resources() {
+        for stream in ["/ds/docs/a", "/ds/docs/a/b", "http://h:1/ds/docs/a%20b"] {
+            let target = Target::resolve("http://h", stream).unwrap();
+            assert_eq!(target.resource("attrs").unwrap(), target.below("attrs"));
+        }
+        for stream in ["a", "ds/docs/a", "http://h/v1/stream/a", "http://h/ds/docs", "http://h/ds/docs/a/b"] {
+            let target = Target::resolve("http://h", stream).unwrap();
+            assert!(matches!(target.resource("attrs"), Err(Failure::Usage(_))), "{stream}");
         }
     }
 

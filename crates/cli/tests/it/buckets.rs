@@ -31,9 +31,17 @@ fn says(ended: &Ended, what: &str) {
 #[test]
 fn buckets_are_made_listed_and_deleted() {
     let server = Server::start();
-    server.bucket("create docs chat").run().ok();
+    let created = server.bucket("create docs chat").run();
+    let url = server.url();
+    assert_eq!(created.stderr, format!("created: {url}/ds/docs\ncreated: {url}/ds/chat\n"));
+    created.ok();
     server.bucket("create docs").run().fails_with(4);
-    server.bucket("create docs --exist-ok").run().ok();
+    let there = server.bucket("create docs --exist-ok").run();
+    assert_eq!(there.stderr, format!("exists already: {url}/ds/docs\n"));
+    there.ok();
+    let refused = server.bucket("ls").arg("/ds/docs").run();
+    says(&refused, "write `docs`");
+    refused.fails_with(2);
     server.bucket("create BAD").run().fails_with(1);
     for name in ["/ds/docs/b", "/ds/docs/a", "/ds/docs/other"] {
         server.stream("create --content-type text/plain").arg(name).run().ok();
@@ -101,7 +109,7 @@ fn a_snapshot_is_put_and_fetched() {
     server
         .stream(&format!("snapshot put /ds/docs/a - --offset {offset} --if-match \"x\""))
         .run_with(b"no")
-        .fails_with(1);
+        .fails_with(4);
     server
         .stream(&format!("snapshot put /ds/docs/a - --offset {offset} --if-match *"))
         .run_with(b"again")
@@ -113,6 +121,76 @@ fn a_snapshot_is_put_and_fetched() {
         .arg(file.to_str().unwrap())
         .run()
         .fails_with(1);
+}
+
+#[test]
+fn what_stands_for_no_snapshot_is_not_published() {
+    let server = Server::start();
+    let offset = server.stream_in_bucket("text/plain", "one\n", "two\n");
+    let folder = tempfile::tempdir().unwrap();
+    let put = |file: &str| {
+        let command = format!("snapshot put /ds/docs/a --give-up-after 0 --offset {offset}");
+        server.stream(&command).arg(file).run()
+    };
+    // A file that cannot be sent is no outage, which would be waited out for ever here.
+    let place = folder.path().to_str().unwrap();
+    let directory = put(place);
+    says(&directory, &format!("cannot read `{place}`: it is a directory"));
+    directory.fails_with(1);
+    let missing = put(&format!("{place}/missing"));
+    says(&missing, &format!("cannot read `{place}/missing`"));
+    missing.fails_with(1);
+    // Nothing is published by a pipe that broke before, or by a file that was never written.
+    fs::write(folder.path().join("empty"), "").unwrap();
+    for ended in [put(&format!("{place}/empty")), put("-")] {
+        says(&ended, "--allow-empty");
+        ended.fails_with(1);
+    }
+    for place in ["-1", "now"] {
+        let refused = server.stream(&format!("snapshot put /ds/docs/a - --offset {place}")).run();
+        says(&refused, &format!("`{place}` is a place to read from"));
+        refused.fails_with(2);
+    }
+    assert_eq!(server.stream("read /ds/docs/a").run().ok(), "one\ntwo\n");
+    server.stream(&format!("snapshot put /ds/docs/a - --allow-empty --offset {offset}")).run().ok();
+    assert_eq!(server.stream("snapshot get /ds/docs/a").run().ok(), "");
+    server.stream("read /ds/docs/a").run().fails_with(5);
+}
+
+#[test]
+fn streams_outside_buckets_have_no_snapshots() {
+    let server = Server::start();
+    let appended = server.stream("append chat --create").run_with(b"x");
+    let offset = appended.next_offset();
+    appended.ok();
+    for command in [
+        format!("snapshot put chat - --offset {offset}"),
+        "snapshot get chat".to_owned(),
+        format!("snapshot get ds/docs/a --offset {offset}"),
+        "bootstrap chat".to_owned(),
+    ] {
+        let ended = server.stream(&command).run_with(b"folded");
+        says(&ended, "only streams in a bucket (/ds/BUCKET/STREAM) have snapshots");
+        ended.fails_with(2);
+    }
+    // Nor did the attempt make a stream of the resource's name.
+    server.stream(&format!("head chat/snapshot/{offset}")).run().fails_with(3);
+}
+
+#[test]
+fn help_of_buckets_has_the_exit_codes_and_no_line_is_cut() {
+    let help = Cli::new("bucket --help").run().ok();
+    assert!(
+        help.contains("Exit codes:") && help.contains("Options of every stream and bucket command"),
+        "{help}"
+    );
+    let help = Cli::new("stream bootstrap --help").run().ok();
+    assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    // A paragraph is filled: no line but its last is short.
+    let lines: Vec<&str> = help.lines().take_while(|line| !line.starts_with("Usage")).collect();
+    for pair in lines.windows(2).filter(|pair| !pair[0].is_empty() && !pair[1].is_empty()) {
+        assert!(pair[0].len() > 60, "`{}` in {help}", pair[0]);
+    }
 }
 
 #[test]
@@ -132,7 +210,9 @@ fn a_bootstrap_keeps_snapshot_and_messages_apart() {
     says(&apart, &format!("snapshot offset: {offset}"));
     assert_eq!(apart.ok(), "{\"three\":\"\\r\\n--\"}\n4\n");
     assert_eq!(fs::read(place("snap")).unwrap(), b"\r\n--[1,2]");
-    server.stream("bootstrap /ds/docs/a --messages").arg(&place("messages")).run().ok();
+    let left_out = server.stream("bootstrap /ds/docs/a --messages").arg(&place("messages")).run();
+    says(&left_out, "snapshot not written; give --snapshot");
+    left_out.ok();
     assert_eq!(fs::read(place("messages")).unwrap(), b"{\"three\":\"\\r\\n--\"}\n4\n");
     server.stream("bootstrap /ds/docs/a --dir").arg(&place("dir")).run().ok();
     assert_eq!(fs::read(place("dir/snapshot")).unwrap(), b"\r\n--[1,2]");

@@ -12,6 +12,32 @@ fn the_effective_configuration_names_the_origin_of_each_value() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test of a command makes the files that it is given")]
+fn a_file_may_say_yes_and_no_in_the_words_of_toml() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alluvium.toml");
+    for (line, shown) in [
+        ("public-history = true", "public-history = \"yes\""),
+        ("public-history = false", "public-history = \"no\""),
+        ("public-history = \"yes\"", "public-history = \"yes\""),
+    ] {
+        std::fs::write(&file, line).unwrap();
+        let ended = Cli::new("config show --config").arg(file.to_str().unwrap()).run().ok();
+        assert!(ended.contains(shown), "{line}: {ended}");
+    }
+    for (line, told) in [
+        ("public-history = 1", "expected `yes` or `no`"),
+        ("snapshot-grace = \"0s\"", "must be more than 0"),
+        ("snapshot-bytes-max = 0", "must be more than 0"),
+    ] {
+        std::fs::write(&file, line).unwrap();
+        let ended = Cli::new("config check --config").arg(file.to_str().unwrap()).run();
+        assert!(ended.stderr.contains(told), "{line}: {}", ended.stderr);
+        ended.fails_with(78);
+    }
+}
+
+#[test]
 fn an_unknown_variable_stops_the_server_before_it_starts() {
     let ended = Cli::new("serve --listen 127.0.0.1:0").env("ALLUVIUM_DATADIR", "x").run();
     assert_eq!(ended.code, Some(78));

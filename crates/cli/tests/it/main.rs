@@ -5,6 +5,7 @@
 mod buckets;
 mod configuration;
 mod contract;
+mod feeds;
 mod lifecycle;
 mod limits;
 mod live;

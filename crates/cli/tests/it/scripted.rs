@@ -249,3 +249,15 @@ fn nobody_at_the_address_is_unavailable() {
     let shown = ended.fails_with(7);
     assert!(shown.contains("; trying again for 1 s\n") && shown.contains("gave up"), "{shown}");
 }
+
+#[test]
+fn a_success_that_is_no_publication_is_a_failure() {
+    let created = "HTTP/1.1 201 Created\r\netag: \"x\"\r\ncontent-length: 0\r\n\r\n";
+    let bare = "HTTP/1.1 204 No Content\r\netag: \"x\"\r\n\r\n";
+    for (reply, told) in [(created, "201"), (bare, "stream-snapshot-offset")] {
+        let (ended, requests) = run(&[reply], "snapshot put /ds/docs/a - --offset 0_3");
+        assert_eq!((requests.len(), requests[0].body.as_slice()), (1, &b"abc"[..]));
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        ended.fails_with(1);
+    }
+}

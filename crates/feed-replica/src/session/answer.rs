@@ -447,5 +447,6 @@ fn ok(state: &mut SyncState, now_ms: u64) {
 
 fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {
     let lanes = lanes::all(connection, space)?;
-    Ok(lanes.iter().any(|lane| lane.pulled_to.is_some_and(|to| to != state.tail.position)))
+    // One whose start lies ahead of everything has nothing to catch up with.
+    Ok(lanes.iter().any(|lane| lane.pulled_to.is_some_and(|to| to < state.tail.position)))
 }

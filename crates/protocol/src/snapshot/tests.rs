@@ -39,6 +39,8 @@ fn the_first_check_that_fails_answers() {
     publish(&mut retention, 4, 5, true, 2);
     let retained = PublishRejection::Retained { floor: offset(2), snapshot: offset(4) };
     assert_eq!(retention.check(offset(1), offset(5)), Err(retained));
+    let made_up = Offset { append_index: 6, position: 0 };
+    assert_eq!(retention.check(made_up, offset(5)), Err(PublishRejection::BeyondTail { tail: offset(5) }));
     assert_eq!(retention.check(offset(3), offset(5)), Err(PublishRejection::Older { snapshot: offset(4) }));
     assert_eq!(retention.check(offset(4), offset(5)), Ok(()));
 }

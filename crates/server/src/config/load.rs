@@ -159,7 +159,7 @@ impl Loaded {
                         name: key.clone(),
                         value: value.to_string(),
                         origin,
-                        message: "expected a string or a number".to_owned(),
+                        message: "expected a string, a number or a boolean".to_owned(),
                     });
                 }
             }
@@ -195,6 +195,7 @@ fn scalar_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(value) => Some(value.to_string()),
         _ => None,
     }
 }

@@ -101,6 +101,8 @@ options! {
     "public-history" => public_history: bool = false;
     /// Buckets held at once.
     "buckets-max" => buckets_max: usize = BUCKETS_MAX_DEFAULT;
+    /// Whether the server is an authority of feeds, under `/feeds/`.
+    "feeds" => feeds: bool = true;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.

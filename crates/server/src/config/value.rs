@@ -68,8 +68,9 @@ impl Value for bool {
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "yes" => Ok(true),
-            "no" => Ok(false),
+            // The words of TOML as well, which a file may have without quotes.
+            "yes" | "true" => Ok(true),
+            "no" | "false" => Ok(false),
             _ => Err("expected `yes` or `no`".to_owned()),
         }
     }
@@ -131,6 +132,9 @@ impl Value for CacheVisibility {
     }
 }
 
+/// What is wrong with a size or a duration of nothing.
+const ZERO: &str = "must be more than 0";
+
 /// A number of bytes, written with a binary unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ByteSize(pub u64);
@@ -147,8 +151,9 @@ impl Value for ByteSize {
         let (_, factor) = BYTE_UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(expected)?;
         let number: u64 = number.parse().map_err(|_| expected())?;
         match number.checked_mul(factor) {
-            Some(bytes) if bytes > 0 => Ok(Self(bytes)),
-            _ => Err(expected()),
+            Some(0) => Err(ZERO.to_owned()),
+            Some(bytes) => Ok(Self(bytes)),
+            None => Err(expected()),
         }
     }
 
@@ -170,8 +175,9 @@ impl Value for Duration {
             DURATION_UNITS_MS.into_iter().find(|(name, _)| *name == unit).ok_or_else(expected)?;
         let number: u64 = number.parse().map_err(|_| expected())?;
         match number.checked_mul(factor) {
-            Some(ms) if ms > 0 => Ok(Self::from_millis(ms)),
-            _ => Err(expected()),
+            Some(0) => Err(ZERO.to_owned()),
+            Some(ms) => Ok(Self::from_millis(ms)),
+            None => Err(expected()),
         }
     }
 
@@ -295,6 +301,9 @@ mod tests {
         for text in ["", "MiB", "-1", "1.5MiB", "32MB", "0", "99999999999GiB"] {
             assert!(ByteSize::parse(text).is_err(), "{text}");
         }
+        for text in ["0", "0MiB"] {
+            assert_eq!(ByteSize::parse(text), Err(ZERO.to_owned()));
+        }
     }
 
     #[test]
@@ -304,6 +313,9 @@ mod tests {
         }
         for text in ["", "25", "s", "1.5s", "0s", "1w"] {
             assert!(Duration::parse(text).is_err(), "{text}");
+        }
+        for text in ["0s", "0ms"] {
+            assert_eq!(Duration::parse(text), Err(ZERO.to_owned()));
         }
     }
 

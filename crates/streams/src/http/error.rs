@@ -164,6 +164,12 @@ impl Failure {
 
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
+        if let Self::Read(retained @ ReadError::Retained { .. }) = self {
+            // Only streams in buckets have the way on that it names.
+            return format!(
+                "{retained}; begin with the bootstrap of the stream, or of a fork of it in a bucket"
+            );
+        }
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))
         | Self::Publish(PublishError::Fault(fault))

@@ -37,6 +37,14 @@ pub(super) fn run(suite: &mut Suite<'_>, binary: &Path) -> Result<()> {
     suite.check("#49", "places for waiting readers are bounded and come back", || waiters(&mut api));
     server.stop()?;
     let scratch = tempfile::tempdir()?;
+    let flags = "--shards 1 --uploads-max 1 --buckets-max 1 --snapshot-grace 1s --body-timeout 1s";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+    suite.check("SN-6 SN-13 RD-10", "limits of uploads, and what is said before a body is sent", || {
+        limits(&mut Api::new(server.address))
+    });
+    server.stop()?;
+    let scratch = tempfile::tempdir()?;
     let server =
         Launch::new(binary, &scratch.path().join("data"), &["--shards", "1", "--public-history", "yes"])
             .start()?;
@@ -134,5 +142,38 @@ fn public(api: &mut Api) -> Result<()> {
     let read = api.get(&format!("{path}?offset={}", x[1]))?.expect(&[200], "read")?;
     let policy = read.header("cache-control").context("no Cache-Control")?;
     ensure!(policy.starts_with("public, max-age="), "{policy}");
+    Ok(())
+}
+
+fn limits(api: &mut Api) -> Result<()> {
+    let bucket = api.bucket("limited")?;
+    refused(&api.put("/ds/another", &[], b"")?, 507, "too_many_buckets")?;
+    let path = format!("{bucket}/s");
+    let x = api.stream(&path, &[b"abc", b"de"])?;
+    let begin = |api: &Api, offset: &str, length: &str, expect: bool| -> Result<Connection> {
+        let mut upload = Connection::open(api.address)?;
+        let headers = [("content-length", length), ("expect", "100-continue")];
+        upload.begin("PUT", &format!("{path}/snapshot/{offset}"), &headers[..=usize::from(expect)])?;
+        Ok(upload)
+    };
+    let mut invited = begin(api, &x[1], "5", true)?;
+    ensure!(invited.read_head()?.status == 100, "a good request is told to go on");
+    invited.write(b"hello")?;
+    invited.finish()?.expect(&[204], "publish after 100")?;
+    refused(&begin(api, &x[0], "5", true)?.finish()?, 410, "retained")?;
+    refused(&begin(api, &x[2], "99999999999", true)?.finish()?, 413, "snapshot_too_large")?;
+    let mut stalled = begin(api, &x[2], "5", true)?;
+    // Told to go on, it has its place; it sends nothing.
+    ensure!(stalled.read_head()?.status == 100, "an upload begins");
+    let second = api.publish(&path, &x[2], &[], b"x")?;
+    refused(&second, 503, "too_many_uploads")?;
+    has(&second, "retry-after", Some("1"))?;
+    refused(&stalled.finish()?, 408, "body_timeout")?;
+    api.publish(&path, &x[2], &[], b"newer")?.expect(&[204], "the place is free again")?;
+    let deadline = Instant::now() + RELEASE_MAX;
+    while api.get(&format!("{path}/snapshot/{}", x[1]))?.status == 200 {
+        ensure!(Instant::now() < deadline, "a replaced snapshot is never collected");
+    }
+    ensure!(api.get(&format!("{path}/snapshot/{}", x[2]))?.body == b"newer", "the latest stays");
     Ok(())
 }

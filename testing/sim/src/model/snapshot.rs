@@ -72,10 +72,10 @@ impl Stream {
     /// Why nothing can be published at an offset.
     fn check_publish(&self, offset: Offset) -> Result<(), Refusal> {
         let (tail, retained) = (self.tail(), &self.retained);
-        if offset.position < retained.floor().position {
-            Err(Refusal::Retained)
-        } else if offset.position > tail.position || offset.append_index > tail.append_index {
+        if offset.position > tail.position || offset.append_index > tail.append_index {
             Err(Refusal::Beyond)
+        } else if offset.position < retained.floor().position {
+            Err(Refusal::Retained)
         } else if retained.latest.as_ref().is_some_and(|latest| offset.position < latest.offset.position) {
             Err(Refusal::Older)
         } else if !self.boundaries().any(|boundary| boundary == offset) {

@@ -44,6 +44,7 @@ pub(super) fn judge(answer: Answer, url: &str) -> Failure {
             None => Failure::Conflict(format!("{url}: {described}")),
         },
         410 => Failure::Gone(format!("{url}: {described}")),
+        412 => Failure::Conflict(format!("{url}: {described}")),
         500..600 => Failure::Unavailable(format!("{url}: {described}")),
         _ => Failure::Other(format!("{url}: {described}")),
     }

@@ -54,6 +54,21 @@ impl Scripted {
     }
 }
 
+/// A chunked body, joined.
+fn chunks(reader: &mut impl BufRead) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let mut size = String::new();
+        reader.read_line(&mut size).unwrap();
+        let size = u64::from_str_radix(size.trim_end(), 16).unwrap();
+        reader.take(size).read_to_end(&mut body).unwrap();
+        reader.read_line(&mut String::new()).unwrap();
+        if size == 0 {
+            return body;
+        }
+    }
+}
+
 fn receive(connection: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(connection);
     let mut lines = Vec::new();
@@ -73,6 +88,10 @@ fn receive(connection: &TcpStream) -> Option<Request> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     let mut request = Request { line, headers, body: Vec::new() };
+    if request.header("transfer-encoding") == "chunked" {
+        request.body = chunks(&mut reader);
+        return Some(request);
+    }
     let length: u64 = request.header("content-length").parse().unwrap_or(0);
     reader.take(length).read_to_end(&mut request.body).unwrap();
     Some(request)
