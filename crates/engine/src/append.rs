@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record};
 use alluvium_protocol::{
-    Admission, AppendIntent, AppendRejection, ContentType, InvalidJson, Offset, ProducerState, StreamError,
-    StreamPath, StreamView, admit::admit, error::Conflict,
+    Admission, AppendIntent, AppendRejection, ContentType, InvalidJson, Offset, ProducerStamp, ProducerState,
+    StreamError, StreamPath, StreamView, admit::admit, error::Conflict,
 };
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -70,6 +70,7 @@ impl Engine {
             terms: request.terms,
             has_data,
             refused,
+            in_batch: false,
         })
     }
 
@@ -234,8 +235,13 @@ impl Inner {
 fn decide(inner: &Inner, stream: &Stream, state: &State, item: &AppendItem) -> Result<Verdict, AppendError> {
     let producer = item.producer.as_ref();
     let known = producer.and_then(|stamp| state.producers.get(&stamp.id).copied());
+    // The protocol lets a closed stream recognise the one append that closed it. Of a batch all frames are that append.
+    let stored = |stamp: &ProducerStamp| {
+        known.is_some_and(|known| known.epoch == stamp.epoch && stamp.seq <= known.seq)
+    };
+    let is_retried = item.in_batch && producer.is_some_and(stored);
     let view = StreamView {
-        closed: state.closed,
+        closed: state.closed && !is_retried,
         closed_by: state.closed_by.as_ref(),
         content_type: &stream.content_type,
         last_seq: state.last_seq.as_deref(),

@@ -1,5 +1,7 @@
 //! Many appends to one stream in one commit.
 
+use std::sync::Arc;
+
 use alluvium_protocol::{AppendRejection, Offset, StreamPath};
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -9,6 +11,7 @@ use crate::committer::{Committer, Effect, KEPT_FOR_DELETIONS};
 use crate::engine::{Engine, Inner};
 use crate::error::{AppendError, BatchError, StorageError};
 use crate::options::BATCH_FRAMES_MAX;
+use crate::repeat::Answered;
 use crate::reply::Reply;
 use crate::request::{AppendRequest, Appended};
 use crate::stream::Stream;
@@ -18,7 +21,9 @@ impl Engine {
     /// after a crash either all of those that were accepted are there or none. One that is refused does not keep the
     /// others back. A frame of a JSON stream is one body, and so may be several messages.
     ///
-    /// With `expected_tail` nothing is appended unless the stream ends there.
+    /// With `expected_tail` nothing is appended unless the stream ends there. As with a single append that is asked
+    /// last, so frames that were appended before are told that they are duplicates, wherever the stream ends now; and
+    /// they are told so as well if the stream was closed since, by this batch or a later append.
     ///
     /// At most [`BATCH_FRAMES_MAX`] frames, with together as many stored bytes as one append
     /// may have. Returns once the outcome is durable.
@@ -38,7 +43,7 @@ impl Engine {
             return Err(BatchError::TooManyFrames { max, received });
         }
         let items: Vec<Result<AppendItem, AppendError>> =
-            frames.into_iter().map(|frame| self.item(&stream, frame)).collect();
+            frames.into_iter().map(|frame| self.batch_item(&stream, frame, expected_tail)).collect();
         // What a repetition is compared with.
         let bodies: Vec<Bytes> = items
             .iter()
@@ -46,7 +51,7 @@ impl Engine {
             .collect();
         let received = items.iter().flatten().map(|item| item.payload.data.len() as u64).sum();
         let (reply, answer) = oneshot::channel();
-        let command = BatchCommand { stream: stream.clone(), items, expected_tail, reply };
+        let command = BatchCommand { stream: stream.clone(), items, reply };
         let command = Command::Batch(Box::new(command));
         let max = u64::from(self.inner.options.limits.append_bytes_max);
         let segment_bytes = u64::from(self.inner.shards[shard].segments.segment_bytes());
@@ -65,38 +70,65 @@ impl Engine {
         }
         Ok(compared)
     }
-}
 
-/// A batch is compared as a whole: once a frame of it is appended, no tail is the expected one any more.
-fn mismatch(stream: &Stream, expected_tail: Option<Offset>) -> Option<AppendRejection> {
-    let expected = expected_tail?;
-    let state = stream.state.lock();
-    // A stream that is closed or gone says so, frame by frame.
-    let is_compared = !state.closed && !state.deleted && state.tail != expected;
-    is_compared.then_some(AppendRejection::TailMismatch { tail: state.tail })
+    fn batch_item(
+        &self,
+        stream: &Stream,
+        frame: AppendRequest,
+        expected_tail: Option<Offset>,
+    ) -> Result<AppendItem, AppendError> {
+        Ok(AppendItem { in_batch: true, expected_tail, ..self.item(stream, frame)? })
+    }
 }
 
 impl Committer {
     pub(crate) fn admit_batch(&mut self, inner: &Inner, command: BatchCommand, now_ms: u64) {
-        let BatchCommand { stream, items, expected_tail, reply } = command;
-        if let Some(refusal) = mismatch(&stream, expected_tail) {
-            return self.answer(Reply::Batch(reply, Err(refusal.into())));
-        }
-        let mut renewal = false;
+        let BatchCommand { stream, items, reply } = command;
+        let (mut grown, mut renewal) = (false, false);
+        // A batch is compared as a whole: once no frame was taken for its tail, none after it can be.
+        let mut mismatch: Option<AppendRejection> = None;
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            answers.push(item.and_then(|item| {
-                let (answered, effect, renews) = self.admit_item(inner, &stream, item, now_ms)?;
-                renewal |= renews;
-                if !matches!(effect, Effect::None) {
-                    self.conclude(effect, Reply::None);
+            let answer = match (item, &mismatch) {
+                (Ok(_), Some(mismatch)) => Err(mismatch.clone().into()),
+                (Ok(item), None) => {
+                    self.admit_frame(inner, &stream, item, (&mut grown, &mut renewal), now_ms)
                 }
-                Ok(answered)
-            }));
+                (Err(error), _) => Err(error),
+            };
+            if let Err(AppendError::Rejected(rejection @ AppendRejection::TailMismatch { .. })) = &answer {
+                mismatch = Some(rejection.clone());
+            }
+            answers.push(answer);
         }
         if renewal {
             self.admit_renewal(stream, now_ms);
         }
-        self.answer(Reply::Batch(reply, Ok(answers)));
+        let answer = match mismatch {
+            Some(mismatch) if answers.iter().all(Result::is_err) => Err(mismatch.into()),
+            _ => Ok(answers),
+        };
+        self.answer(Reply::Batch(reply, answer));
+    }
+
+    /// Admits one frame. Once a frame has grown the stream, no tail is the expected one any more, and none is asked for.
+    fn admit_frame(
+        &mut self,
+        inner: &Inner,
+        stream: &Arc<Stream>,
+        mut item: AppendItem,
+        (grown, renewal): (&mut bool, &mut bool),
+        now_ms: u64,
+    ) -> Result<Answered, AppendError> {
+        if *grown {
+            item.expected_tail = None;
+        }
+        let (answered, effect, renews) = self.admit_item(inner, stream, item, now_ms)?;
+        *renewal |= renews;
+        if !matches!(effect, Effect::None) {
+            *grown = true;
+            self.conclude(effect, Reply::None);
+        }
+        Ok(answered)
     }
 }

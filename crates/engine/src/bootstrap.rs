@@ -6,12 +6,11 @@ use alluvium_journal::{Mutation, read_record};
 use alluvium_protocol::{Offset, StreamPath};
 use bytes::Bytes;
 
-use crate::boundary::place_messages;
+use crate::boundary::placed;
 use crate::engine::{Engine, Inner};
 use crate::error::{LookupError, ReadError, ReadFault};
 use crate::extent::Extent;
-use crate::read::{End, StreamReader, lost};
-use crate::read::{Held, READ_BYTES_MAX};
+use crate::read::{End, Held, READ_BYTES_MAX, ReadPlan, StreamReader, lost};
 use crate::request::Head;
 use crate::snapshot::Snapshot;
 use crate::stream::{Pin, Stream};
@@ -19,6 +18,11 @@ use crate::{Message, boundary::Located};
 
 /// Messages handed out at a time.
 const MESSAGES_MAX: usize = 1024;
+/// Bytes of a stored unit that are kept between two calls; the unit is read again for what follows them. A cut is held
+/// by whoever reads it, and there may be many who have stopped reading.
+const WINDOW_BYTES: usize = 512 * 1024;
+/// Messages of a stored unit that are kept between two calls.
+const WINDOW_MESSAGES: usize = 16 * 1024;
 
 /// One consistent cut of a stream. What it covers stays readable while it is held, whatever is appended or published
 /// meanwhile; a deletion of the stream ends it with a fault.
@@ -40,12 +44,39 @@ pub struct Bootstrap {
 }
 
 /// One message of a bootstrap.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct BootstrapMessage {
-    /// Its bytes. Of a JSON stream: the text of one value, without a separator.
-    pub body: Bytes,
+    /// Its length in bytes. Of a JSON stream: of the text of one value, without a separator.
+    pub len: u64,
+    /// Its bytes.
+    pub body: BootstrapBody,
     /// The offset after it.
     pub next: Offset,
+}
+
+/// The bytes of a message.
+#[derive(Debug)]
+pub enum BootstrapBody {
+    /// Here they are.
+    Read(Bytes),
+    /// There are so many that they are to be fetched in pieces.
+    Plan(Box<ReadPlan>),
+}
+
+impl BootstrapBody {
+    /// All bytes in one. Blocks on the disk.
+    pub fn whole(self) -> Result<Bytes, ReadFault> {
+        match self {
+            Self::Read(bytes) => Ok(bytes),
+            Self::Plan(mut plan) => {
+                let mut whole = Vec::new();
+                while let Some(pieces) = plan.fetch() {
+                    pieces?.iter().for_each(|piece| whole.extend_from_slice(piece));
+                }
+                Ok(whole.into())
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -77,7 +108,8 @@ impl Engine {
             let plan = inner.plan(&stream, from, end.tail, bytes_max, end.closed)?;
             (to, at_tail) = (plan.end, plan.at_tail);
         }
-        let messages = Messages { inner: inner.clone(), stream, next: from, end: to, unit: None, _pin: pin };
+        let messages =
+            Messages { inner: inner.clone(), stream, next: from, end: to, window: None, _pin: pin };
         Ok(Bootstrap { head, snapshot, from, end: to, at_tail, closed: at_tail && end.closed, messages })
     }
 }
@@ -97,79 +129,106 @@ struct Messages {
     stream: Arc<Stream>,
     next: Offset,
     end: Offset,
-    /// The stored unit that comes next, as far as it is still to be handed out.
-    unit: Option<Unit>,
+    /// What comes next, as far as it was read.
+    window: Option<Window>,
     _pin: Pin,
 }
 
-/// One block or record, read and verified.
+/// Consecutive messages of a block or record, read and verified.
 #[derive(Debug)]
-struct Unit {
+struct Window {
     /// From the first message on.
     data: Bytes,
-    messages: std::vec::IntoIter<Message>,
+    messages: std::vec::IntoIter<(u32, bool)>,
 }
 
 impl Messages {
     fn next_messages(&mut self) -> Option<Result<Vec<BootstrapMessage>, ReadFault>> {
-        let is_json = self.stream.content_type.is_json();
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while self.next.position < self.end.position
             && messages.len() < MESSAGES_MAX
-            && bytes < READ_BYTES_MAX
+            && bytes < READ_BYTES_MAX as u64
         {
-            let next = match &mut self.unit {
-                Some(unit) => unit.messages.next(),
-                None => match self.load() {
-                    Ok(unit) => {
-                        self.unit = Some(unit);
-                        continue;
-                    }
-                    Err(fault) => {
-                        self.next = self.end;
-                        return Some(Err(fault));
-                    }
-                },
-            };
-            let (Some(message), Some(unit)) = (next, &mut self.unit) else {
-                self.unit = None;
-                continue;
-            };
-            let mut body = unit.data.split_to(message.length as usize);
-            if is_json {
-                body.truncate(body.len().saturating_sub(1));
+            match self.next_message() {
+                Ok(Some(message)) => {
+                    bytes += message.len;
+                    messages.push(message);
+                }
+                Ok(None) => {}
+                Err(fault) => {
+                    self.next = self.end;
+                    return Some(Err(fault));
+                }
             }
-            bytes += body.len();
-            self.next = message.end();
-            messages.push(BootstrapMessage { body, next: self.next });
         }
         (!messages.is_empty()).then_some(Ok(messages))
     }
 
-    /// Reads the unit with the next message, and cuts off what is in front of that.
-    fn load(&self) -> Result<Unit, ReadFault> {
+    /// The next message of the window, if there is one; else sees to the next window.
+    fn next_message(&mut self) -> Result<Option<BootstrapMessage>, ReadFault> {
+        let Some(window) = &mut self.window else {
+            self.window = Some(self.load()?);
+            return Ok(None);
+        };
+        let Some((length, ends_append)) = window.messages.next() else {
+            self.window = None;
+            return Ok(None);
+        };
+        let separator = u32::from(self.stream.content_type.is_json());
+        let message = Message { start: self.next, length, ends_append };
+        let len = length.saturating_sub(separator);
+        let body = if window.data.is_empty() {
+            let end = Offset::new(self.next.append_index, self.next.position + u64::from(len));
+            let plan = self.inner.plan(&self.stream, self.next, end, u64::MAX, false)?;
+            BootstrapBody::Plan(Box::new(plan))
+        } else {
+            let mut body = window.data.split_to(length as usize);
+            body.truncate(len as usize);
+            BootstrapBody::Read(body)
+        };
+        self.next = message.end();
+        Ok(Some(BootstrapMessage { len: len.into(), body, next: self.next }))
+    }
+
+    /// Reads the unit with the next message, and keeps what comes first in it: some messages with their bytes, or one
+    /// that is larger than that without.
+    fn load(&self) -> Result<Window, ReadFault> {
         let position = self.next.position;
         let located = self.inner.locate_held(&self.stream, position)?;
         let (located, held) = located.ok_or_else(|| lost(&self.stream, position))?;
-        let (data, messages) = read_unit(&located, &held)?;
-        let mut messages = place_messages(&located, messages);
-        messages.retain(|message| message.start.position >= position);
-        if messages.first().is_none_or(|first| first.start != self.next) {
+        let (data, lengths) = read_unit(&located, &held)?;
+        let mut rest =
+            placed(&located, lengths).skip_while(|message| message.start.position < position).peekable();
+        if rest.peek().is_none_or(|first| first.start != self.next) {
             return Err(lost(&self.stream, position));
         }
-        let front = position - located.extent.start().position;
-        let data = data.slice(usize::try_from(front).unwrap_or(usize::MAX)..);
-        Ok(Unit { data, messages: messages.into_iter() })
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        while let Some(message) = rest.next_if(|message| {
+            messages.is_empty()
+                || messages.len() < WINDOW_MESSAGES && bytes + message.length as usize <= WINDOW_BYTES
+        }) {
+            bytes += message.length as usize;
+            messages.push((message.length, message.ends_append));
+        }
+        let front = usize::try_from(position - located.extent.start().position).unwrap_or(usize::MAX);
+        let data = if bytes > WINDOW_BYTES {
+            Bytes::new()
+        } else {
+            // A copy, so that the rest of the unit is not held.
+            Bytes::copy_from_slice(&data[front..front + bytes])
+        };
+        Ok(Window { data, messages: messages.into_iter() })
     }
 }
 
 /// The data of a block or record, and its messages: length, and whether an append ends there.
-fn read_unit(located: &Located, held: &Held) -> Result<(Bytes, Vec<(u32, bool)>), ReadFault> {
+fn read_unit(located: &Located, held: &Held) -> Result<(Bytes, Lengths), ReadFault> {
     match (&located.extent, held) {
         (Extent::Block { table, index }, _) => {
             let index = *index as usize;
             let messages = table.boundaries(index).map_err(|error| ReadFault::new(&error))?;
-            Ok((table.read_block(index).map_err(|error| ReadFault::new(&error))?, messages))
+            let data = table.read_block(index).map_err(|error| ReadFault::new(&error))?;
+            Ok((data, Lengths::Block(messages.into_iter())))
         }
         (Extent::Record(extent), Held::Segment(segment)) => {
             let record = read_record(segment, extent.place.record_at);
@@ -179,10 +238,26 @@ fn read_unit(located: &Located, held: &Held) -> Result<(Bytes, Vec<(u32, bool)>)
                 _ => None,
             };
             let append = append.ok_or_else(|| ReadFault("a record without data".to_owned()))?;
-            let last = append.lengths.len().saturating_sub(1);
-            let ends = append.lengths.into_iter().enumerate();
-            Ok((append.data, ends.map(|(index, length)| (length, index == last)).collect()))
+            Ok((append.data, Lengths::Record(append.lengths.into_iter())))
         }
         (Extent::Record(_), Held::Table(_)) => Err(ReadFault("a record in a table".to_owned())),
+    }
+}
+
+/// The messages of a stored unit: length, and whether an append ends there.
+enum Lengths {
+    Block(std::vec::IntoIter<(u32, bool)>),
+    /// A record is one append.
+    Record(std::vec::IntoIter<u32>),
+}
+
+impl Iterator for Lengths {
+    type Item = (u32, bool);
+
+    fn next(&mut self) -> Option<(u32, bool)> {
+        match self {
+            Self::Block(messages) => messages.next(),
+            Self::Record(lengths) => lengths.next().map(|length| (length, lengths.len() == 0)),
+        }
     }
 }

@@ -205,20 +205,25 @@ fn is_among(messages: &[Message], offset: Offset) -> Result<(), ReadError> {
 }
 
 pub(crate) fn place_messages(located: &Located, raw: Vec<(u32, bool)>) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(raw.len());
-    let mut start = located.extent.start();
-    for (length, ends_append) in raw {
-        let room = located.end_position.saturating_sub(start.position);
+    placed(located, raw).collect()
+}
+
+/// The messages of an extent with the offsets at which they lie, one after the other.
+pub(crate) fn placed(
+    located: &Located,
+    raw: impl IntoIterator<Item = (u32, bool)>,
+) -> impl Iterator<Item = Message> {
+    let (mut start, end_position) = (located.extent.start(), located.end_position);
+    raw.into_iter().map_while(move |(length, ends_append)| {
+        let room = end_position.saturating_sub(start.position);
         if room == 0 {
-            break;
+            return None;
         }
         let whole = Message { start, length, ends_append };
-        let message = match u32::try_from(room) {
-            Ok(room) if room < length => Message { start, length: room, ends_append: false },
-            _ => whole,
-        };
-        messages.push(message);
         start = whole.end();
-    }
-    messages
+        Some(match u32::try_from(room) {
+            Ok(room) if room < length => Message { length: room, ends_append: false, ..whole },
+            _ => whole,
+        })
+    })
 }

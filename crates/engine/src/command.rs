@@ -105,6 +105,8 @@ pub(crate) struct AppendItem {
     pub(crate) has_data: bool,
     /// Why the body cannot be stored, told once the producer is good.
     pub(crate) refused: Option<Box<StreamError>>,
+    /// Whether it is a frame of a batch: what its producer has stored is then a duplicate even of a closed stream.
+    pub(crate) in_batch: bool,
 }
 
 #[derive(Debug)]
@@ -112,8 +114,6 @@ pub(crate) struct BatchCommand {
     pub(crate) stream: Arc<Stream>,
     /// Those that are refused already keep their place.
     pub(crate) items: Vec<Result<AppendItem, AppendError>>,
-    /// Where the stream must end for any of them to be taken.
-    pub(crate) expected_tail: Option<Offset>,
     pub(crate) reply: oneshot::Sender<Result<Vec<Result<Answered, AppendError>>, BatchError>>,
 }
 

@@ -306,7 +306,7 @@ pub enum BatchError {
     /// No stream to append to.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// The stream ends elsewhere than the request expects: no frame was looked at.
+    /// The stream ends elsewhere than the request expects, and no frame is a duplicate: nothing was appended.
     #[error(transparent)]
     Rejected(#[from] AppendRejection),
     /// No frames.

@@ -50,3 +50,6 @@ pub const BOOTSTRAP_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How long the body of a snapshot may take to arrive, if it never pauses for as long as a body may take.
 pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// Stored units that are read for bootstraps at once, over all connections.
+pub const BOOTSTRAP_LOADS_MAX: usize = 2;

@@ -7,9 +7,11 @@ use alluvium_env::Env;
 use alluvium_http::{BodyBudget, CollectLimits, Handler, Request, Response, Shutdown};
 use alluvium_protocol::cursor::{self, InvalidCursor, JITTER_S_MAX};
 
+use tokio::sync::Semaphore;
+
 use ::http::{HeaderMap, header::EXPECT};
 
-use crate::{http, options::Options, waiters::Waiters};
+use crate::{http, limits::BOOTSTRAP_LOADS_MAX, options::Options, waiters::Waiters};
 
 /// The surface: give it to [`alluvium_http::Server::start`].
 #[derive(Clone, Debug)]
@@ -20,7 +22,8 @@ impl Streams {
     pub fn new(engine: Engine, env: Env, options: Options, shutdown: Shutdown) -> Self {
         let waiters = Waiters::new(options.waiters_max);
         let bodies = BodyBudget::new(options.bodies_bytes_max);
-        Self(Arc::new(State { engine, options, waiters, shutdown, env, bodies }))
+        let bootstrap_loads = Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX));
+        Self(Arc::new(State { engine, options, waiters, shutdown, env, bodies, bootstrap_loads }))
     }
 }
 
@@ -40,6 +43,8 @@ pub(crate) struct State {
     pub(crate) shutdown: Shutdown,
     env: Env,
     bodies: BodyBudget,
+    /// Turns to read a stored unit for a bootstrap.
+    pub(crate) bootstrap_loads: Arc<Semaphore>,
 }
 
 impl State {

@@ -115,7 +115,8 @@ impl HeldCut {
                     Kind::Json => &next.bytes[..next.bytes.len() - 1],
                     Kind::Binary | Kind::Text => &next.bytes[..],
                 };
-                if message.next != next.end || message.body != stored {
+                let body = message.body.whole().map_err(|fault| Trouble::Fault(fault.to_string()))?;
+                if message.next != next.end || body != stored {
                     let what = format!("a cut has another message before {} than {}", message.next, next.end);
                     return Err(Trouble::Wrong(what));
                 }

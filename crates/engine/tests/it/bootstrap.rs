@@ -3,7 +3,7 @@
 use alluvium_protocol::{Lifetime, Offset};
 
 use crate::states::cut;
-use crate::support::{Fixture, append_request, path, publish_request, read_body};
+use crate::support::{Fixture, append_request, path, publish_request, read_body, small_options};
 use crate::world::World;
 
 #[tokio::test]
@@ -31,6 +31,28 @@ async fn messages_of_all_sizes_come_back_one_by_one_in_every_state() {
             assert_eq!(end, fixture.engine.head(&path(name)).unwrap().tail);
             if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
         }
+    }
+}
+
+#[tokio::test]
+async fn units_larger_than_what_is_kept_come_back_whole_in_every_state() {
+    let mut options = small_options();
+    options.segment_bytes = 8 * 1024 * 1024;
+    options.limits.append_bytes_max = 1024 * 1024;
+    let mut fixture = Fixture::with(options);
+    fixture.create("s", "application/json").await;
+    // Many messages in few bytes, one message of many bytes, and both in one append.
+    let many = |count: usize| vec!["7".to_owned(); count];
+    let large = |fill: &str| format!("\"{}\"", fill.repeat(700_000));
+    let appends = [many(40_000), vec![large("a")], [many(20_000), vec![large("b")], many(20_000)].concat()];
+    for append in &appends {
+        fixture.append("s", "application/json", format!("[{}]", append.join(",")).as_bytes()).await;
+    }
+    for state in 0..4 {
+        let (_, messages, ..) = cut(&fixture, "s");
+        let bodies: Vec<String> = messages.into_iter().map(|message| message.0).collect();
+        assert!(bodies == appends.concat(), "in state {state}");
+        if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
     }
 }
 
@@ -75,9 +97,10 @@ async fn a_cut_stays_whole_while_appends_publishes_and_folds_run() {
     let (mut expected, mut next) = (1, first);
     while let Some(messages) = cut.next_messages() {
         for message in messages.unwrap() {
-            assert!(message.body.len() == 30_000 && message.body.iter().all(|byte| *byte == expected));
-            expected += 1;
             next = message.next;
+            let body = message.body.whole().unwrap();
+            assert!(body.len() == 30_000 && body.iter().all(|byte| *byte == expected));
+            expected += 1;
         }
     }
     assert_eq!((expected, next), (20, cut.end));
@@ -108,7 +131,9 @@ async fn a_long_cut_ends_early_at_a_boundary_and_reads_go_on_from_there() {
         assert!((150_000..900_000).contains(&cut.end.position), "{}", cut.end);
         let mut bytes = Vec::new();
         while let Some(messages) = cut.next_messages() {
-            messages.unwrap().iter().for_each(|message| bytes.extend_from_slice(&message.body));
+            for message in messages.unwrap() {
+                bytes.extend_from_slice(&message.body.whole().unwrap());
+            }
         }
         bytes.extend(fixture.read_pages_from("s", cut.end));
         assert_eq!(bytes, (0..100).flat_map(|byte| vec![byte; 10_000]).collect::<Vec<u8>>());

@@ -1,6 +1,8 @@
 //! Batches of appends, optimistic appends, and attributes.
 
-use alluvium_engine::{AppendError, AppendRequest, BatchError, CreateConflict, CreateError, CreateRequest};
+use alluvium_engine::{
+    AppendError, AppendRequest, Appended, BatchError, CreateConflict, CreateError, CreateRequest,
+};
 use alluvium_protocol::{AppendRejection, Attributes, Offset};
 
 use crate::support::{Fixture, append_request, create_request, path, stamp};
@@ -25,7 +27,7 @@ async fn each_frame_is_an_append_and_a_refused_one_holds_back_no_other() {
 
 #[tokio::test]
 async fn a_repeated_batch_of_a_producer_is_all_duplicates() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     fixture.create("s", "text/plain").await;
     let frames = || {
         let one = |seq| AppendRequest {
@@ -35,14 +37,58 @@ async fn a_repeated_batch_of_a_producer_is_all_duplicates() {
         };
         (0..3).map(one).collect::<Vec<_>>()
     };
-    for repeated in [false, true] {
-        let answers = fixture.engine.append_batch(&path("s"), frames(), None).await.unwrap();
-        let duplicates: Vec<Option<bool>> =
-            answers.iter().map(|answer| answer.as_ref().ok().map(|appended| appended.duplicate)).collect();
-        // Closing forgets nothing but what is needed to recognise the closing request.
-        assert_eq!(duplicates[2], Some(repeated));
+    // The stream is closed from the first time on, and closing forgets nothing that a retry is recognised by.
+    for turn in 0..4 {
+        let answers = fixture.engine.append_batch(&path("s"), frames(), Some(Offset::ZERO)).await.unwrap();
+        assert_eq!(duplicates(&answers), [Some(turn > 0); 3], "{turn}");
+        assert!(answers.iter().flatten().all(|appended| turn == 0 || appended.closed));
         assert_eq!(fixture.read("s"), b"ababab");
+        if turn % 2 == 0 { fixture.fold() } else { fixture.restart() }
     }
+    // What was not stored is refused: a later sequence, another epoch, another producer, none.
+    for producer in [Some(stamp("p", 0, 3)), Some(stamp("p", 1, 0)), Some(stamp("q", 0, 0)), None] {
+        let frames = vec![AppendRequest { producer, ..append_request("text/plain", b"ab") }];
+        let answers = fixture.engine.append_batch(&path("s"), frames, None).await.unwrap();
+        assert_eq!(answers, [Err(AppendRejection::Closed { tail: Offset::new(3, 6) }.into())]);
+    }
+    // A single append keeps to the protocol.
+    let single = AppendRequest { producer: Some(stamp("p", 0, 0)), ..append_request("text/plain", b"ab") };
+    let closed = AppendRejection::Closed { tail: Offset::new(3, 6) };
+    assert_eq!(fixture.try_append("s", single).await, Err(closed.into()));
+}
+
+fn duplicates(answers: &[Result<Appended, AppendError>]) -> Vec<Option<bool>> {
+    answers.iter().map(|answer| answer.as_ref().ok().map(|appended| appended.duplicate)).collect()
+}
+
+#[tokio::test]
+async fn a_guarded_batch_is_recognised_before_its_tail_is_compared() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let frame =
+        |seq| AppendRequest { producer: Some(stamp("p", 0, seq)), ..append_request("text/plain", b"ab") };
+    let send = async |seqs: std::ops::Range<u64>, tail| {
+        fixture.engine.append_batch(&path("s"), seqs.map(frame).collect(), Some(tail)).await
+    };
+    let stale = Offset::ZERO;
+    assert_eq!(duplicates(&send(0..2, stale).await.unwrap()), [Some(false); 2]);
+    assert_eq!(duplicates(&send(0..2, stale).await.unwrap()), [Some(true); 2]);
+    let tail = Offset::new(2, 4);
+    let mismatch = AppendRejection::TailMismatch { tail };
+    // New frames are not taken, whether duplicates come before them or not, and get one and the same reason.
+    let mixed = send(1..4, stale).await.unwrap();
+    assert_eq!(duplicates(&mixed), [Some(true), None, None]);
+    assert_eq!(mixed[1..], [Err(mismatch.clone().into()), Err(mismatch.clone().into())]);
+    assert_eq!(send(2..4, stale).await, Err(BatchError::Rejected(mismatch)));
+    assert_eq!(fixture.read("s"), b"abab");
+    assert_eq!(duplicates(&send(1..4, tail).await.unwrap()), [Some(true), Some(false), Some(false)]);
+    assert_eq!(fixture.read("s"), b"abababab");
+    let fenced = fixture.engine.append_batch(
+        &S,
+        vec![AppendRequest { producer: Some(stamp("p", 1, 3)), ..append_request("text/plain", b"ab") }],
+        Some(stale),
+    );
+    assert!(matches!(fenced.await.unwrap()[0], Err(AppendError::Rejected(AppendRejection::Producer(_)))));
 }
 
 #[tokio::test]

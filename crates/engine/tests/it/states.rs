@@ -47,8 +47,11 @@ pub(crate) fn cut(fixture: &Fixture, name: &str) -> (Option<String>, Vec<(String
     while let Some(more) = bootstrap.next_messages() {
         let more = more.unwrap();
         assert!(!more.is_empty());
-        let text = |body: &[u8]| String::from_utf8(body.to_vec()).unwrap();
-        messages.extend(more.iter().map(|message| (text(&message.body), message.next)));
+        messages.extend(more.into_iter().map(|message| {
+            let body = message.body.whole().unwrap();
+            assert_eq!(body.len() as u64, message.len);
+            (String::from_utf8(body.to_vec()).unwrap(), message.next)
+        }));
     }
     assert_eq!(messages.last().map_or(bootstrap.from, |last| last.1), bootstrap.end);
     assert!(bootstrap.at_tail);

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{Bootstrap, BootstrapMessage, ReadError, ReadFault, ReadPlan};
+use alluvium_engine::{Bootstrap, BootstrapBody, BootstrapMessage, ReadError, ReadFault, ReadPlan};
 use alluvium_http::{Body, BodyError, Feed, Request, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
+use tokio::sync::Semaphore;
 
 use super::{
     body::{Read, broken, on_blocking_thread, read_next_for_socket},
@@ -57,7 +58,7 @@ pub(super) async fn handle(
         // The length of a bootstrap is not known before it is sent.
         Body::live(async |_| Ok(()))
     } else {
-        let parts = Parts::begin(&streams.options.responses, bootstrap, multipart).await?;
+        let parts = Parts::begin(streams, bootstrap, multipart).await?;
         Body::live(|feed| parts.send(feed))
     };
     Ok(response)
@@ -66,6 +67,7 @@ pub(super) async fn handle(
 /// The parts of a response on their way.
 struct Parts {
     budget: Arc<ResponseBudget>,
+    loads: Arc<Semaphore>,
     bootstrap: Bootstrap,
     multipart: Multipart,
     snapshot: Option<ReadPlan>,
@@ -78,12 +80,9 @@ struct Parts {
 
 impl Parts {
     /// Reads the beginning, so that what cannot be read is still answered with a status.
-    async fn begin(
-        budget: &Arc<ResponseBudget>,
-        bootstrap: Bootstrap,
-        multipart: Multipart,
-    ) -> Result<Self, Failure> {
-        let budget = Arc::clone(budget);
+    async fn begin(streams: &State, bootstrap: Bootstrap, multipart: Multipart) -> Result<Self, Failure> {
+        let budget = Arc::clone(&streams.options.responses);
+        let loads = Arc::clone(&streams.bootstrap_loads);
         let (mut snapshot, mut first_read) = (None, Read::default());
         if let Some(held) = &bootstrap.snapshot {
             let end = held.body.end().map_err(ReadError::from)?;
@@ -93,8 +92,9 @@ impl Parts {
             first_read = read.transpose()?.unwrap_or_default();
             snapshot = Some(plan);
         }
-        let (bootstrap, first_messages) = next_messages(bootstrap).await?;
-        Ok(Self { budget, bootstrap, multipart, snapshot, first_read, first_messages, gathered: Vec::new() })
+        let (bootstrap, first_messages) = next_messages(&loads, bootstrap).await?;
+        let gathered = Vec::new();
+        Ok(Self { budget, loads, bootstrap, multipart, snapshot, first_read, first_messages, gathered })
     }
 
     async fn send(mut self, mut feed: Feed) -> Result<(), BodyError> {
@@ -104,11 +104,12 @@ impl Parts {
         let mut messages = self.first_messages.take();
         while let Some(next) = messages {
             for message in next {
-                self.send_message(&content_type, start, &message, &mut feed).await;
-                start = message.next;
+                let next = message.next;
+                self.send_message(&content_type, start, message, &mut feed).await?;
+                start = next;
             }
             (self.bootstrap, messages) =
-                next_messages(self.bootstrap).await.map_err(|fault| broken(&fault))?;
+                next_messages(&self.loads, self.bootstrap).await.map_err(|fault| broken(&fault))?;
         }
         let end = self.multipart.end();
         self.gathered.extend_from_slice(&end);
@@ -122,9 +123,20 @@ impl Parts {
             None => (ContentType::DEFAULT, 0),
         };
         self.multipart.begin_part(&content_type, length, None, &mut self.gathered);
-        let Some(mut plan) = self.snapshot.take() else { return Ok(()) };
+        let Some(plan) = self.snapshot.take() else { return Ok(()) };
+        let read = std::mem::take(&mut self.first_read);
+        self.send_plan(plan, read, length, feed).await
+    }
+
+    /// Sends what has been read of `plan`, and then the rest of `length` bytes as it is read.
+    async fn send_plan(
+        &mut self,
+        mut plan: ReadPlan,
+        mut read: Read,
+        length: u64,
+        feed: &mut Feed,
+    ) -> Result<(), BodyError> {
         let mut left = length;
-        let mut read = std::mem::take(&mut self.first_read);
         loop {
             for piece in read.bytes {
                 left = left.saturating_sub(piece.len() as u64);
@@ -143,7 +155,7 @@ impl Parts {
             plan = rest;
             read = match next {
                 Some(read) => read.map_err(|fault| broken(&fault))?,
-                None => return Err(BodyError("a snapshot ends early".to_owned())),
+                None => return Err(BodyError("a part ends early".to_owned())),
             };
         }
     }
@@ -152,12 +164,17 @@ impl Parts {
         &mut self,
         content_type: &ContentType,
         start: Offset,
-        message: &BootstrapMessage,
+        message: BootstrapMessage,
         feed: &mut Feed,
-    ) {
-        let length = message.body.len() as u64;
-        self.multipart.begin_part(content_type, length, Some(start), &mut self.gathered);
-        self.push(message.body.clone(), feed).await;
+    ) -> Result<(), BodyError> {
+        self.multipart.begin_part(content_type, message.len, Some(start), &mut self.gathered);
+        match message.body {
+            BootstrapBody::Read(bytes) => self.push(bytes, feed).await,
+            BootstrapBody::Plan(plan) => {
+                self.send_plan(plan.patient(), Read::default(), message.len, feed).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Small pieces are gathered, large ones sent as they lie.
@@ -181,9 +198,18 @@ impl Parts {
 type Messages = Option<Vec<BootstrapMessage>>;
 
 /// The next messages, read where blocking is allowed.
-async fn next_messages(mut bootstrap: Bootstrap) -> Result<(Bootstrap, Messages), ReadFault> {
+///
+/// A stored unit is read whole to be checked, and may be large: only a few are at a time. Who is gone before its turn
+/// takes none.
+async fn next_messages(
+    loads: &Arc<Semaphore>,
+    mut bootstrap: Bootstrap,
+) -> Result<(Bootstrap, Messages), ReadFault> {
+    // Never closed; without a turn it would only be less careful.
+    let turn = Arc::clone(loads).acquire_owned().await.ok();
     on_blocking_thread(move || {
         let read = bootstrap.next_messages().transpose()?;
+        drop(turn);
         Ok((bootstrap, read))
     })
     .await

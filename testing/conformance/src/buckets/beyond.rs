@@ -26,6 +26,7 @@ pub(super) fn run(suite: &mut Suite<'_>, address: SocketAddr) {
     check("+batch", "framing that breaks is refused as a whole", batch_broken);
     check("+batch", "a batch by a producer is recognised when it comes again", batch_producer);
     check("+batch", "a batch can be guarded and can close", batch_guarded);
+    check("+batch", "a guarded or closing batch is recognised when it comes again", batch_retried);
     check("+match", "an append that expects a tail", guarded_append);
     check("+max-bytes", "reads end at a message within the bound", bounded);
     check("+attrs", "attributes are set, shown, listed and replaced", attributes);
@@ -157,6 +158,34 @@ fn batch_guarded(api: &mut Api, path: &str) -> Result<()> {
     refused(&post(api, path, &closing, &framed(&[b"e"]))?, 409, "closed")?;
     ensure!(api.read(path, "-1")?.0 == b"acd", "the content");
     refused(&post(api, &format!("{path}-missing"), &closing, &framed(&[b"e"]))?, 404, "not_found")
+}
+
+/// A retry repeats its guard and its wish to close; both have come true by then, and it is recognised all the same.
+fn batch_retried(api: &mut Api, path: &str) -> Result<()> {
+    let start = api.create(path, BYTES)?;
+    let guard = format!("\"{start}\"");
+    let headers = |seq: &'static str| {
+        let stamp = [("producer-id", "p"), ("producer-epoch", "0"), ("producer-seq", seq)];
+        [&[("content-type", BYTES), ("if-match", guard.as_str())][..], &stamp[..]].concat()
+    };
+    let closing = [&headers("0")[..], &[("stream-closed", "true")][..]].concat();
+    for (turn, status) in [200, 204, 204].into_iter().enumerate() {
+        let answer = post(api, path, &closing, &framed(&[b"a", b"b", b"c"]))?.expect(&[200], "the batch")?;
+        has(&answer, "stream-closed", Some("true"))?;
+        has(&answer, "producer-seq", Some("2"))?;
+        let list = results(&answer)?;
+        ensure!((0..3).all(|frame| list[frame]["status"] == status), "turn {turn}: {list}");
+    }
+    refused(&post(api, path, &headers("3"), &framed(&[b"d"]))?, 409, "closed")?;
+    ensure!(api.bootstrap(path)?.bodies() == [b"a", b"b", b"c"], "the messages");
+    let open = format!("{path}-open");
+    api.create(&open, BYTES)?;
+    for status in [200, 204] {
+        let answer = post(api, &open, &headers("0"), &framed(&[b"a", b"b"]))?.expect(&[200], "the batch")?;
+        let list = results(&answer)?;
+        ensure!(list[0]["status"] == status && list[1]["status"] == status, "{list}");
+    }
+    refused(&post(api, &open, &headers("2"), &framed(&[b"c", b"d"]))?, 412, "tail_mismatch")
 }
 
 fn guarded_append(api: &mut Api, path: &str) -> Result<()> {
