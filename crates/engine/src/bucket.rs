@@ -20,7 +20,7 @@ use crate::committer::{Committer, Effect};
 use crate::engine::{Engine, Inner};
 use crate::error::{CreateBucketError, DeleteBucketError, LookupError, StorageError};
 use crate::expiry::Expiries;
-use crate::options::LIST_PAGE_MAX;
+use crate::options::{LIST_PAGE_BYTES_MAX, LIST_PAGE_MAX};
 use crate::reply::Reply;
 use crate::request::Head;
 use crate::shard::{Shard, shard_of};
@@ -28,6 +28,8 @@ use crate::stream::Stream;
 
 /// Begins the key of a bucket, and the key of every stream in one.
 const KEY_MARK: char = '\0';
+/// Most bytes of a listed stream's JSON without its id, type and attributes.
+const ITEM_BYTES: usize = 320;
 
 /// What a bucket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -305,6 +307,8 @@ impl Engine {
 
     /// Lists streams of a bucket: what is neither deleted nor expired. Takes time for the page only. The only error
     /// is [`LookupError::BucketNotFound`].
+    ///
+    /// A page ends early, with more after it, where it would come to more than [`LIST_PAGE_BYTES_MAX`].
     pub fn list_streams(&self, id: &BucketId, request: ListRequest<'_>) -> Result<ListPage, LookupError> {
         let bucket = self.inner.buckets.get(id.as_str()).ok_or(LookupError::BucketNotFound)?;
         let now_ms = self.inner.now_ms();
@@ -314,7 +318,7 @@ impl Engine {
             _ => Bound::Included(request.prefix),
         };
         let contents = bucket.contents.lock();
-        let mut page: Vec<Arc<Stream>> = contents
+        let page: Vec<Arc<Stream>> = contents
             .streams
             .range::<str, _>((start, Bound::Unbounded))
             .take_while(|(id, _)| id.starts_with(request.prefix))
@@ -323,13 +327,21 @@ impl Engine {
             .map(|(_, stream)| stream.clone())
             .collect();
         drop(contents);
-        let has_more = page.len() > limit;
-        page.truncate(limit);
-        let item = |stream: &Arc<Stream>| {
-            let stream_id = stream.path.as_ref()?.stream_id()?.to_owned();
-            Some(ListItem { stream_id, head: stream.head() })
-        };
-        Ok(ListPage { items: page.iter().filter_map(item).collect(), has_more })
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        for stream in page.iter().take(limit) {
+            let Some(stream_id) = stream.path.as_ref().and_then(|path| path.stream_id()) else { continue };
+            let head = stream.head();
+            bytes += ITEM_BYTES
+                + stream_id.len()
+                + head.content_type.as_str().len()
+                + head.attributes.as_json().len();
+            if bytes > LIST_PAGE_BYTES_MAX && !items.is_empty() {
+                break;
+            }
+            items.push(ListItem { stream_id: stream_id.to_owned(), head });
+        }
+        let has_more = items.len() < page.len();
+        Ok(ListPage { items, has_more })
     }
 
     /// Reserves a place in the bucket for a stream to be created, after any deletion that is under way.

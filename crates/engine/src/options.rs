@@ -59,6 +59,9 @@ pub const BUCKETS_MAX_DEFAULT: usize = 1_000_000;
 pub const BATCH_FRAMES_MAX: usize = 512;
 /// Streams on one page of a bucket's list.
 pub const LIST_PAGE_MAX: usize = 1000;
+/// About the most bytes that one page of a bucket's list comes to, as JSON: room for [`LIST_PAGE_MAX`] streams whose
+/// attributes are short. One stream is on a page whatever it comes to.
+pub const LIST_PAGE_BYTES_MAX: usize = 512 * 1024;
 /// Encoded spans shared among the live subscribers of a stream.
 pub const SHARED_SPANS: usize = 256;
 /// Shards that a data directory can have.

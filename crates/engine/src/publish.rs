@@ -30,7 +30,7 @@ use crate::stream::{Birth, State, Stream, pair_of};
 /// append in the same batch hardly waits for it.
 const PART_BYTES_MAX: usize = 256 * 1024;
 
-/// Which snapshot must be the latest for a publish to be taken.
+/// Which snapshot the latest is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotMatch {
     /// Any: there must be one (`If-Match: *`).
@@ -50,6 +50,8 @@ pub struct PublishRequest {
     pub retain_all: bool,
     /// Which snapshot it must replace.
     pub if_match: Option<SnapshotMatch>,
+    /// Which snapshot it must not replace at its offset (`If-None-Match`).
+    pub if_none_match: Option<SnapshotMatch>,
     /// The length of its body, if it is known: one that is too long is refused before it is sent.
     pub length: Option<u64>,
 }
@@ -146,8 +148,8 @@ fn check_published(inner: &Inner, stream: &Stream, request: &PublishRequest) -> 
     let shared = stream.shared.lock();
     let tail = shared.tail;
     shared.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, tail)?;
-    let latest = shared.snapshot().map(|snapshot| snapshot.body.id.0);
-    check_match(stream, latest, request.if_match.as_ref())?;
+    let latest = shared.snapshot().map(|snapshot| (snapshot.offset, snapshot.body.id.0));
+    check_match(stream, latest, request)?;
     drop(shared);
     inner.check_boundary(stream, request.offset, tail).map_err(|error| match error {
         ReadError::Lookup(error) => error.into(),
@@ -158,18 +160,22 @@ fn check_published(inner: &Inner, stream: &Stream, request: &PublishRequest) -> 
     })
 }
 
-/// Whether `latest`, by the number of its body, is what the request wants to replace.
+/// Whether `latest`, by its offset and the number of its body, is what the request wants to replace.
 fn check_match(
     stream: &Stream,
-    latest: Option<u64>,
-    if_match: Option<&SnapshotMatch>,
+    latest: Option<(Offset, u64)>,
+    request: &PublishRequest,
 ) -> Result<(), PublishError> {
-    let current = latest.map(|body| SnapshotTag { incarnation: stream.incarnation, body });
-    let matches = match (if_match, &current) {
-        (None, _) | (Some(SnapshotMatch::Any), Some(_)) => true,
-        (Some(SnapshotMatch::OneOf(tags)), Some(current)) => tags.contains(current),
-        (Some(_), None) => false,
+    let current = latest.map(|(_, body)| SnapshotTag { incarnation: stream.incarnation, body });
+    let is_wanted = |wanted: &SnapshotMatch| {
+        current.is_some_and(|current| match wanted {
+            SnapshotMatch::Any => true,
+            SnapshotMatch::OneOf(tags) => tags.contains(&current),
+        })
     };
+    let replaces = latest.is_some_and(|(offset, _)| offset == request.offset);
+    let matches = request.if_match.as_ref().is_none_or(is_wanted)
+        && !(replaces && request.if_none_match.as_ref().is_some_and(is_wanted));
     if matches { Ok(()) } else { Err(PublishError::PreconditionFailed { current }) }
 }
 
@@ -365,7 +371,7 @@ fn decide(
     }
     state.retention.as_deref().unwrap_or(&Retention::default()).check(request.offset, state.tail)?;
     let latest = state.retention.as_ref().and_then(|retention| retention.latest.as_ref());
-    check_match(stream, latest.map(|latest| latest.body.stream.0), request.if_match.as_ref())
+    check_match(stream, latest.map(|latest| (latest.offset, latest.body.stream.0)), request)
 }
 
 /// A body without bytes.

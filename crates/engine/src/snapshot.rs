@@ -87,10 +87,26 @@ impl Engine {
     /// Opens the snapshot at exactly `offset`: the latest, or one that was superseded a short time ago. Counts as a
     /// read of the stream: it renews a sliding lifetime.
     pub fn open_snapshot(&self, path: &StreamPath, offset: Offset) -> Result<Snapshot, SnapshotError> {
+        self.snapshot_at(path, offset, true)
+    }
+
+    /// Opens a snapshot to tell of it alone. Does not count as a read.
+    pub fn look_at_snapshot(&self, path: &StreamPath, offset: Offset) -> Result<Snapshot, SnapshotError> {
+        self.snapshot_at(path, offset, false)
+    }
+
+    fn snapshot_at(
+        &self,
+        path: &StreamPath,
+        offset: Offset,
+        is_read: bool,
+    ) -> Result<Snapshot, SnapshotError> {
         let inner = &self.inner;
         let now_ms = inner.now_ms();
         let stream = inner.find(inner.shard_of(path), path, now_ms)?;
-        inner.touch(&stream, now_ms);
+        if is_read {
+            inner.touch(&stream, now_ms);
+        }
         let shared = stream.shared.lock();
         let found = shared.retention.as_ref().and_then(|retention| retention.at(offset));
         let snapshot = found.ok_or(SnapshotError::NotFound)?;

@@ -60,11 +60,11 @@ impl ServeError {
             Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
             Self::Open(OpenError::Format(FormatError::Locked { .. }))
             | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
-            Self::Feeds(alluvium_feeds::OpenError::Folder(_)) => EXIT_IO,
             Self::Open(OpenError::Options(_)) => EXIT_CONFIG,
             Self::Open(
                 OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
             )
+            | Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,

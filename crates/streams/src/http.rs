@@ -137,7 +137,10 @@ async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, F
         (&Method::GET | &Method::HEAD, Resource::Bucket(id)) => bucket::get(streams, &id),
         (&Method::PUT, Resource::Bucket(id)) => bucket::create(streams, &id).await,
         (&Method::DELETE, Resource::Bucket(id)) => bucket::delete(streams, &id).await,
-        (&Method::GET | &Method::HEAD, Resource::List(id)) => list::handle(streams, &id, &request),
+        (&Method::GET | &Method::HEAD, Resource::List(id)) => {
+            let query = request.uri().query().map(str::to_owned);
+            list::handle(streams, id, query).await
+        }
         (&Method::GET | &Method::HEAD, Resource::LatestSnapshot(path)) => snapshot::latest(streams, &path),
         (&Method::GET | &Method::HEAD, Resource::Snapshot(path, offset)) => {
             snapshot::read(streams, &path, offset, &request).await

@@ -115,6 +115,7 @@ pub(crate) fn publish(engine: &Engine, ask: &PublishAsk) -> Answering {
         content_type: ContentType::DEFAULT,
         retain_all,
         if_match: None,
+        if_none_match: None,
         length: None,
     };
     Box::pin(async move {

@@ -1,9 +1,9 @@
 //! Buckets: their life, what is listed in them, and what a deletion excludes.
 
 use alluvium_engine::{
-    BucketHead, CreateBucketError, CreateError, DeleteBucketError, ListRequest, LookupError,
+    BucketHead, CreateBucketError, CreateError, DeleteBucketError, LIST_PAGE_BYTES_MAX, ListRequest, LookupError,
 };
-use alluvium_protocol::{BucketId, Lifetime};
+use alluvium_protocol::{Attributes, BucketId, Lifetime};
 
 use crate::support::{Fixture, append_request, create_request, path};
 use crate::world::{World, now};
@@ -94,6 +94,32 @@ async fn pages_are_in_byte_order_and_walk_every_stream_once() {
     assert_eq!(names, ["other", "walk"]);
     let after: Vec<BucketHead> = fixture.engine.buckets(Some(&id("other")), 9);
     assert_eq!((after.len(), after[0].streams), (1, 8));
+}
+
+#[tokio::test]
+async fn a_page_of_long_attributes_ends_early_and_the_walk_still_sees_every_stream() {
+    let fixture = Fixture::new();
+    fixture.bucket("walk").await;
+    let text = format!(r#"{{"x":"{}"}}"#, "x".repeat(16_000));
+    let order: Vec<String> = (0..100).map(|number| format!("s{number:03}")).collect();
+    for name in &order {
+        let stream = path(&format!("/ds/walk/{name}"));
+        fixture.engine.create(&stream, create_request("text/plain")).await.unwrap();
+        fixture.engine.set_attributes(&stream, Attributes::parse(text.as_bytes()).unwrap()).await.unwrap();
+    }
+    let (mut walked, mut after, mut pages): (Vec<String>, Option<String>, _) = (Vec::new(), None, 0);
+    loop {
+        let request = ListRequest { after: after.as_deref(), ..ALL };
+        let (page, has_more) = listed(&fixture, "walk", request);
+        assert!(!page.is_empty() && page.len() * text.len() <= LIST_PAGE_BYTES_MAX, "{}", page.len());
+        walked.extend(page);
+        after = walked.last().cloned();
+        pages += 1;
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!((walked, pages), (order, 4), "100 times about 16,000 bytes in pages of 512 KiB");
 }
 
 #[tokio::test]

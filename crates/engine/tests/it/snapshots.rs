@@ -134,6 +134,38 @@ async fn a_precondition_names_the_snapshot_that_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_snapshot_that_must_be_new_replaces_none_at_its_offset() {
+    let fixture = Fixture::new();
+    fixture.create("s", "text/plain").await;
+    let tail = fixture.append("s", "text/plain", b"abc").await.tail;
+    let unless = |offset, matching| PublishRequest {
+        if_none_match: Some(matching),
+        ..publish_request(offset)
+    };
+    let new = |offset| unless(offset, SnapshotMatch::Any);
+    let first = fixture.publish_body("s", new(Offset::ZERO), b"a").await.unwrap().snapshot.tag;
+    let refused = Err(PublishError::PreconditionFailed { current: Some(first) });
+    assert_eq!(fixture.publish_body("s", new(Offset::ZERO), b"b").await, refused);
+    assert_eq!(
+        fixture.publish_body("s", unless(Offset::ZERO, SnapshotMatch::OneOf(vec![first])), b"b").await,
+        refused
+    );
+    assert_eq!(fixture.snapshot("s", Offset::ZERO), Ok(b"a".to_vec()));
+    // Of two that begin before there is one at the offset, one is taken.
+    let mut uploads = Vec::new();
+    for body in [b"c", b"d"] {
+        let mut upload = fixture.engine.begin_publish(&path("s"), new(tail)).await.unwrap();
+        upload.write(Bytes::from_static(body)).await.unwrap();
+        uploads.push(upload);
+    }
+    let (late, early) = (uploads.remove(0), uploads.remove(0));
+    let current = Some(early.publish().await.unwrap().snapshot.tag);
+    assert_eq!(late.publish().await, Err(PublishError::PreconditionFailed { current }));
+    assert_eq!(fixture.snapshot("s", tail), Ok(b"d".to_vec()));
+    fixture.publish_body("s", unless(tail, SnapshotMatch::OneOf(vec![first])), b"e").await.unwrap();
+}
+
+#[tokio::test]
 async fn what_happened_during_an_upload_decides_at_its_end() {
     let fixture = Fixture::new();
     fixture.create("s", "text/plain").await;

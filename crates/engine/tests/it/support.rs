@@ -191,6 +191,7 @@ pub(crate) fn publish_request(offset: Offset) -> PublishRequest {
         content_type: ContentType::parse("text/x-state; v=2").unwrap(),
         retain_all: false,
         if_match: None,
+        if_none_match: None,
         length: None,
     }
 }

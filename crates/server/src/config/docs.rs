@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use alluvium_engine::{
-    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, LIST_PAGE_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT,
+    BATCH_BYTES_MAX, BATCH_FRAMES_MAX, LIST_PAGE_BYTES_MAX, LIST_PAGE_MAX, QUEUE_COMMANDS_MAX_DEFAULT, SEGMENT_BYTES_DEFAULT,
     SHARDS_MAX,
 };
 use alluvium_journal::SPARES_MAX;
@@ -109,6 +109,7 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
         ("attributes of a stream", bytes(protocol::ATTRIBUTES_BYTES_MAX as u64), "`413 attrs_too_large`"),
         ("frames of one batch of appends", BATCH_FRAMES_MAX.to_string(), "`400 invalid_batch`"),
         ("streams on one page of a list", LIST_PAGE_MAX.to_string(), "`400 invalid_limit`"),
+        ("one page of a list, about", bytes(LIST_PAGE_BYTES_MAX as u64), "it ends early, with `has_more`"),
         (
             "replaced snapshots of one stream that stay readable for a while",
             protocol::SUPERSEDED_SNAPSHOTS_MAX.to_string(),

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use alluvium_engine::{LIST_PAGE_MAX, ListItem, ListRequest};
-use alluvium_http::{Request, Response};
+use alluvium_engine::{Engine, LIST_PAGE_MAX, ListItem, ListRequest};
+use alluvium_http::Response;
 use alluvium_protocol::BucketId;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{bucket::json_response, error::Failure, query};
+use super::{body::on_blocking_thread, bucket::json_response, error::Failure, query};
 use crate::state::State;
 
 /// One page, as its JSON text has it.
@@ -42,16 +42,21 @@ struct Item<'a> {
     attrs: Option<&'a RawValue>,
 }
 
-/// Answers with one page.
-pub(super) fn handle(streams: &State, id: &BucketId, request: &Request) -> Result<Response, Failure> {
-    let [prefix, after, limit] = query::parameters(request.uri().query(), ["prefix", "after", "limit"])?;
+/// Answers with one page. A page of long attributes takes a while to write, so no reactor does it.
+pub(super) async fn handle(streams: &State, id: BucketId, query: Option<String>) -> Result<Response, Failure> {
+    let engine = streams.engine.clone();
+    on_blocking_thread(move || page(&engine, &id, query.as_deref())).await
+}
+
+fn page(engine: &Engine, id: &BucketId, query: Option<&str>) -> Result<Response, Failure> {
+    let [prefix, after, limit] = query::parameters(query, ["prefix", "after", "limit"])?;
     let limit = match &limit {
         None => LIST_PAGE_MAX,
         Some(text) => parse_limit(text).ok_or(Failure::InvalidLimit)?,
     };
     let wanted =
         ListRequest { prefix: prefix.as_deref().unwrap_or_default(), after: after.as_deref(), limit };
-    let page = streams.engine.list_streams(id, wanted)?;
+    let page = engine.list_streams(id, wanted)?;
     let body = Page {
         bucket_id: id.as_str(),
         stream_count: page.items.len(),

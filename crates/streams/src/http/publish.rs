@@ -6,7 +6,7 @@
 use alluvium_engine::{PublishError, PublishRequest, SnapshotMatch, SnapshotTag};
 use alluvium_http::{CollectError, ReceiveLimits, Receiver, Request, Response};
 use alluvium_protocol::{ContentType, Offset, StreamPath};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body::Body as _;
 use tokio::runtime::Handle;
 
@@ -74,18 +74,19 @@ fn read_headers(headers: &HeaderMap, offset: Offset, length: Option<u64>) -> Res
         offset,
         content_type: headers::content_type(headers)?.unwrap_or(ContentType::DEFAULT),
         retain_all,
-        if_match: if_match(headers)?,
+        if_match: named(headers, &header::IF_MATCH)?,
+        if_none_match: named(headers, &header::IF_NONE_MATCH)?,
         length,
     })
 }
 
-/// Entity tags that are none of ours, weak ones among them, match nothing.
-fn if_match(headers: &HeaderMap) -> Result<Option<SnapshotMatch>, Failure> {
+/// What `If-Match` or `If-None-Match` names. Entity tags that are none of ours, weak ones among them, match nothing.
+fn named(headers: &HeaderMap, name: &HeaderName) -> Result<Option<SnapshotMatch>, Failure> {
     let mut tags = Vec::new();
     let mut is_given = false;
-    for value in headers.get_all(header::IF_MATCH) {
+    for value in headers.get_all(name) {
         is_given = true;
-        let value = value.to_str().map_err(|_| Failure::UnreadableHeader { name: header::IF_MATCH })?;
+        let value = value.to_str().map_err(|_| Failure::UnreadableHeader { name: name.clone() })?;
         if value.trim() == "*" {
             return Ok(Some(SnapshotMatch::Any));
         }

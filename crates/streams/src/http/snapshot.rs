@@ -6,7 +6,7 @@ use alluvium_engine::{ReadError, Snapshot, SnapshotHead};
 use alluvium_http::{Request, Response};
 use alluvium_protocol::{Offset, StreamPath, etag};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::{
     body::{Framing, part_body, read_body},
@@ -35,14 +35,19 @@ pub(super) fn latest(streams: &State, path: &StreamPath) -> Result<Response, Fai
     Ok(response)
 }
 
-/// `GET …/snapshot/{offset}`: its bytes, or a range of them.
+/// `GET …/snapshot/{offset}`: its bytes, or a range of them. `HEAD` is no read, and has no range (RFC 9110 §14.2).
 pub(super) async fn read(
     streams: &State,
     path: &StreamPath,
     offset: Offset,
     request: &Request,
 ) -> Result<Response, Failure> {
-    let snapshot = streams.engine.open_snapshot(path, offset)?;
+    let is_head = *request.method() == Method::HEAD;
+    let snapshot = if is_head {
+        streams.engine.look_at_snapshot(path, offset)?
+    } else {
+        streams.engine.open_snapshot(path, offset)?
+    };
     let head = &snapshot.head;
     let tag = snapshot_etag(head.tag);
     let tag_text = tag.to_str().unwrap_or_default();
@@ -52,6 +57,7 @@ pub(super) async fn read(
         return Ok(response);
     }
     let range = match wanted_range(request.headers(), tag_text, head.length) {
+        _ if is_head => None,
         Wanted::Whole => None,
         Wanted::Range(range) => Some(range),
         Wanted::Nothing => return Err(Failure::RangeNotSatisfiable { length: head.length }),

@@ -392,16 +392,18 @@ fn lifetime(api: &mut Api, path: &str) -> Result<()> {
     let (publishing, reading, booting) = (make(api, "p")?, make(api, "r")?, make(api, "b")?);
     let stream = |snapshot: &str| snapshot.rsplit_once("/snapshot/").map(|(stream, _)| stream.to_owned());
     let bootstrap = stream(&booting).context("a path")? + "/bootstrap";
-    let headed = stream(&make(api, "h")?).context("a path")?;
+    let headed = [stream(&make(api, "h")?).context("a path")?, make(api, "hs")?];
     let began = Instant::now();
-    let mut gone = false;
+    let mut gone = [false; 2];
     while began.elapsed() < window * 3 {
         api.put(&publishing, &[("content-type", BYTES)], b"s")?.expect(&[204], "publish again")?;
         api.get(&reading)?.expect(&[200], "read the snapshot")?;
         api.get(&bootstrap)?.expect(&[200], "bootstrap")?;
-        gone = api.head(&headed)?.status == 404;
+        for (place, gone) in headed.iter().zip(&mut gone) {
+            *gone = api.head(place)?.status == 404;
+        }
     }
-    ensure!(gone, "HEAD has kept a stream alive");
+    ensure!(gone == [true; 2], "HEAD has kept a stream alive");
     Ok(())
 }
 
@@ -419,7 +421,19 @@ fn guarded(api: &mut Api, path: &str) -> Result<()> {
     api.publish(path, &x[2], &[("if-match", &etag)], b"two")?.expect(&[204], "the right tag")?;
     refused(&api.publish(path, &x[2], &[("if-match", &etag)], b"three")?, 412, "precondition_failed")?;
     api.publish(path, &x[2], &[("if-match", "*")], b"four")?.expect(&[204], "any tag")?;
-    ensure!(api.get(&format!("{path}/snapshot/{}", x[2]))?.body == b"four", "the snapshot's bytes");
+    let place = format!("{path}/snapshot/{}", x[2]);
+    let etag = api.get(&place)?.header("etag").context("no ETag")?.to_owned();
+    for guard in ["*", &etag] {
+        let kept = api.publish(path, &x[2], &[("if-none-match", guard)], b"five")?;
+        refused(&kept, 412, "precondition_failed").with_context(|| format!("If-None-Match: {guard}"))?;
+        has(&kept, "etag", Some(&etag))?;
+    }
+    ensure!(api.get(&place)?.body == b"four", "the snapshot's bytes");
+    let head =
+        api.call("HEAD", &place, &[("range", "bytes=0-1")], b"")?.expect(&[200], "HEAD has no range")?;
+    has(&head, "content-length", Some("4"))?;
+    let end = api.append(path, BYTES, b"f")?;
+    api.publish(path, &end, &[("if-none-match", "*")], b"six")?.expect(&[204], "none at this offset")?;
     Ok(())
 }
 
