@@ -182,6 +182,7 @@ fn appended(number: u64) -> Record {
         seq: None,
         close: false,
         renew_deadline_ms: None,
+        receipt: None,
     };
     Record { stream: StreamId(1), time_ms: number, mutation: Mutation::Append(append) }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use alluvium_protocol::{AppendRejection, Offset, StreamPath};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::command::{AppendItem, BatchCommand, Command, SEGMENT_BYTES_RESERVED};
@@ -10,6 +11,7 @@ use crate::committer::{Committer, Effect, KEPT_FOR_DELETIONS};
 use crate::engine::{Engine, Inner};
 use crate::error::{AppendError, BatchError, StorageError};
 use crate::options::BATCH_FRAMES_MAX;
+use crate::repeat::Answered;
 use crate::reply::Reply;
 use crate::request::{AppendRequest, Appended};
 use crate::stream::Stream;
@@ -42,9 +44,15 @@ impl Engine {
         }
         let items: Vec<Result<AppendItem, AppendError>> =
             frames.into_iter().map(|frame| self.batch_item(&stream, frame, expected_tail)).collect();
+        // What a repetition is compared with.
+        let bodies: Vec<Bytes> = items
+            .iter()
+            .map(|item| item.as_ref().map_or_else(|_| Bytes::new(), |item| item.payload.data.clone()))
+            .collect();
         let received = items.iter().flatten().map(|item| item.payload.data.len() as u64).sum();
         let (reply, answer) = oneshot::channel();
-        let command = Command::Batch(Box::new(BatchCommand { stream, items, reply }));
+        let command = BatchCommand { stream: stream.clone(), items, reply };
+        let command = Command::Batch(Box::new(command));
         let max = u64::from(self.inner.options.limits.append_bytes_max);
         let segment_bytes = u64::from(self.inner.shards[shard].segments.segment_bytes());
         let room = segment_bytes - segment_bytes / KEPT_FOR_DELETIONS - SEGMENT_BYTES_RESERVED;
@@ -52,7 +60,15 @@ impl Engine {
             return Err(BatchError::TooLarge { max, received });
         }
         self.inner.submit(shard, command)?;
-        answer.await.unwrap_or(Err(StorageError::Stopped.into()))
+        let answers = answer.await.unwrap_or(Err(StorageError::Stopped.into()))?;
+        let mut compared = Vec::with_capacity(answers.len());
+        for (answer, body) in answers.into_iter().zip(&bodies) {
+            compared.push(match answer {
+                Ok(answered) => self.inner.compared(&stream, answered, body).await,
+                Err(error) => Err(error),
+            });
+        }
+        Ok(compared)
     }
 
     fn batch_item(
@@ -103,16 +119,16 @@ impl Committer {
         mut item: AppendItem,
         (grown, renewal): (&mut bool, &mut bool),
         now_ms: u64,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<Answered, AppendError> {
         if *grown {
             item.expected_tail = None;
         }
-        let (appended, effect, renews) = self.admit_item(inner, stream, item, now_ms)?;
+        let (answered, effect, renews) = self.admit_item(inner, stream, item, now_ms)?;
         *renewal |= renews;
         if !matches!(effect, Effect::None) {
             *grown = true;
             self.conclude(effect, Reply::None);
         }
-        Ok(appended)
+        Ok(answered)
     }
 }

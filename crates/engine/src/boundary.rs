@@ -163,9 +163,17 @@ impl Inner {
 
     /// The messages of the extent with the byte at `position`. The last is cut where the stream's part of
     /// the extent ends.
-    fn messages_at(&self, stream: &Stream, position: u64) -> Result<Option<Vec<Message>>, ReadFault> {
+    pub(crate) fn messages_at(
+        &self,
+        stream: &Stream,
+        position: u64,
+    ) -> Result<Option<Vec<Message>>, ReadFault> {
         let Some((located, held)) = self.locate_held(stream, position)? else { return Ok(None) };
         let raw = match (&located.extent, held) {
+            // Only JSON has several messages in an append, so there is nothing to be looked up.
+            (Extent::Record(extent), Held::Segment(_)) if !stream.content_type.is_json() => {
+                vec![(extent.place.data_len, true)]
+            }
             (Extent::Block { table, index }, _) => {
                 table.boundaries(*index as usize).map_err(|error| ReadFault::new(&error))?
             }
@@ -179,7 +187,9 @@ impl Inner {
                     Mutation::Delete { .. }
                     | Mutation::Renew { .. }
                     | Mutation::Publish(_)
-                    | Mutation::Attributes(_) => Vec::new(),
+                    | Mutation::Attributes(_)
+                    | Mutation::Claim(_)
+                    | Mutation::FoldCheckpoint(_) => Vec::new(),
                 };
                 let last = lengths.len().saturating_sub(1);
                 lengths.into_iter().enumerate().map(|(index, length)| (length, index == last)).collect()

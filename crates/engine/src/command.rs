@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use alluvium_protocol::{Attributes, BucketId, ContentType, Offset, ProducerStamp};
+use alluvium_protocol::store::{ProducerClaim, RetryMetadata, StorageState, StoreResult};
+use alluvium_protocol::{
+    Attributes, BucketId, ContentType, Incarnation, Offset, ProducerId, ProducerStamp, StreamError,
+};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
@@ -13,7 +16,8 @@ use crate::error::{
     PublishError, StorageError,
 };
 use crate::publish::{PublishRequest, Published};
-use crate::request::{Appended, Created, Payload};
+use crate::repeat::Answered;
+use crate::request::{Created, Payload, Terms};
 use crate::stream::{Birth, Fork, Pin, Stream};
 
 /// Bytes reserved in a segment for a record beyond its payload, path, types and ids.
@@ -36,6 +40,10 @@ pub(crate) enum Command {
     Part(Box<PartCommand>),
     Publish(Box<PublishCommand>),
     Attributes(Box<AttributesCommand>),
+    Acquire(Box<AcquireCommand>),
+    Checkpoint(Box<CheckpointCommand>),
+    /// Tell what is kept about a stream.
+    State(StateCommand),
     CreateBucket(CreateBucketCommand),
     DeleteBucket(DeleteBucketCommand),
     Delete(DeleteCommand),
@@ -52,6 +60,7 @@ pub(crate) struct CreateCommand {
     /// Everything but the id, which the committer gives.
     pub(crate) draft: Draft,
     pub(crate) closed: bool,
+    pub(crate) expected_incarnation: Option<Incarnation>,
     pub(crate) payload: Payload,
     /// The stream's place in its bucket.
     pub(crate) reservation: Option<Reservation>,
@@ -78,7 +87,7 @@ pub(crate) struct Draft {
 pub(crate) struct AppendCommand {
     pub(crate) stream: Arc<Stream>,
     pub(crate) item: AppendItem,
-    pub(crate) reply: oneshot::Sender<Result<Appended, AppendError>>,
+    pub(crate) reply: oneshot::Sender<Result<Answered, AppendError>>,
 }
 
 /// One append, as its stream will judge it.
@@ -90,6 +99,12 @@ pub(crate) struct AppendItem {
     pub(crate) producer: Option<ProducerStamp>,
     pub(crate) close: bool,
     pub(crate) expected_tail: Option<Offset>,
+    pub(crate) retry_metadata: Option<RetryMetadata>,
+    pub(crate) terms: Terms,
+    /// Whether the request has a body.
+    pub(crate) has_data: bool,
+    /// Why the body cannot be stored, told once the producer is good.
+    pub(crate) refused: Option<Box<StreamError>>,
     /// Whether it is a frame of a batch: what its producer has stored is then a duplicate even of a closed stream.
     pub(crate) in_batch: bool,
 }
@@ -99,7 +114,7 @@ pub(crate) struct BatchCommand {
     pub(crate) stream: Arc<Stream>,
     /// Those that are refused already keep their place.
     pub(crate) items: Vec<Result<AppendItem, AppendError>>,
-    pub(crate) reply: oneshot::Sender<Result<Vec<Result<Appended, AppendError>>, BatchError>>,
+    pub(crate) reply: oneshot::Sender<Result<Vec<Result<Answered, AppendError>>, BatchError>>,
 }
 
 #[derive(Debug)]
@@ -132,6 +147,28 @@ pub(crate) struct AttributesCommand {
 }
 
 #[derive(Debug)]
+pub(crate) struct AcquireCommand {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) producer_id: ProducerId,
+    pub(crate) reply: oneshot::Sender<StoreResult<ProducerClaim>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CheckpointCommand {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) offset: Offset,
+    pub(crate) format_version: u32,
+    pub(crate) data: Bytes,
+    pub(crate) reply: oneshot::Sender<StoreResult<()>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct StateCommand {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) reply: oneshot::Sender<StoreResult<Option<StorageState>>>,
+}
+
+#[derive(Debug)]
 pub(crate) struct CreateBucketCommand {
     pub(crate) id: BucketId,
     pub(crate) reply: oneshot::Sender<Result<BucketHead, CreateBucketError>>,
@@ -160,7 +197,10 @@ impl Command {
             }
             Self::Part(command) => command.data.len() as u64,
             Self::Publish(command) => command.rest.len() as u64,
+            Self::Checkpoint(command) => command.data.len() as u64,
             Self::Attributes(_)
+            | Self::Acquire(_)
+            | Self::State(_)
             | Self::CreateBucket(_)
             | Self::DeleteBucket(_)
             | Self::Delete(_)
@@ -170,9 +210,12 @@ impl Command {
         }
     }
 
-    /// Whether the command gives space back, and may therefore use what a full disk has left.
+    /// Whether the command gives space back or takes none, and may therefore use what a full disk has left.
     pub(crate) fn frees_space(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::Expire(_) | Self::Collect(_) | Self::DeleteBucket(_))
+        matches!(
+            self,
+            Self::Delete(_) | Self::Expire(_) | Self::Collect(_) | Self::DeleteBucket(_) | Self::State(_)
+        )
     }
 
     /// An upper bound of the journal bytes this command can come to, so that room is made before it is
@@ -203,6 +246,9 @@ impl Command {
                 2 * RECORD_OVERHEAD_MAX + (command.rest.len() + content_type.len()) as u64
             }
             Self::Attributes(command) => RECORD_OVERHEAD_MAX + command.attributes.as_json().len() as u64,
+            Self::Acquire(command) => RECORD_OVERHEAD_MAX + command.producer_id.as_str().len() as u64,
+            Self::Checkpoint(command) => 2 * RECORD_OVERHEAD_MAX + command.data.len() as u64,
+            Self::State(_) => 0,
             Self::CreateBucket(_)
             | Self::DeleteBucket(_)
             | Self::Delete(_)
@@ -219,6 +265,7 @@ impl AppendItem {
             + self.payload.journal_bytes_max()
             + self.seq.as_ref().map_or(0, String::len) as u64
             + self.producer.as_ref().map_or(0, |stamp| stamp.id.as_str().len()) as u64
+            + self.retry_metadata.as_ref().map_or(0, |kept| kept.as_str().len()) as u64
     }
 }
 

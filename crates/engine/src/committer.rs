@@ -13,6 +13,7 @@ use alluvium_protocol::{Attributes, BucketId, Offset, Snapshot, StreamPath};
 use crate::body::BodyHold;
 use crate::bucket::{Bucket, Deletion, Reservation};
 use crate::command::Command;
+use crate::contract::Checkpoint;
 use crate::engine::Inner;
 use crate::error::StorageError;
 use crate::extent::JournalExtent;
@@ -69,6 +70,7 @@ pub(crate) enum Effect {
         until_ms: u64,
     },
     Described(Arc<Stream>, Attributes),
+    Checkpointed(Arc<Stream>, Checkpoint<BodyHold>),
     Deleted(Arc<Stream>),
     Renewed(Arc<Stream>, u64),
     BucketCreated(Arc<Bucket>),
@@ -165,6 +167,9 @@ impl Committer {
             Command::Part(command) => self.admit_part(shard, *command, now_ms),
             Command::Publish(command) => self.admit_publish(inner, shard, *command, now_ms),
             Command::Attributes(command) => self.admit_attributes(*command, now_ms),
+            Command::Acquire(command) => self.admit_claim(*command, now_ms),
+            Command::Checkpoint(command) => self.admit_checkpoint(shard, *command, now_ms),
+            Command::State(command) => self.admit_state(command, now_ms),
             Command::CreateBucket(command) => self.admit_bucket(inner, shard, command, now_ms),
             Command::DeleteBucket(command) => self.admit_bucket_end(command, now_ms),
             Command::Create(command) => self.admit_create(inner, shard, *command, now_ms),
@@ -208,6 +213,9 @@ impl Committer {
             Command::Attributes(command) => {
                 self.answer(Reply::Attributes(command.reply, Err(error.into())));
             }
+            Command::Acquire(command) => self.answer(Reply::Acquire(command.reply, Err(error.into()))),
+            Command::Checkpoint(command) => self.answer(Reply::Checkpoint(command.reply, Err(error.into()))),
+            Command::State(command) => self.answer(Reply::State(command.reply, Err(error.into()))),
             Command::CreateBucket(command) => {
                 self.answer(Reply::CreateBucket(command.reply, Err(error.into())));
             }
@@ -274,6 +282,11 @@ impl Committer {
                     shard.published_snapshot(&stream, snapshot, retain_all, until_ms);
                 }
                 Effect::Described(stream, attributes) => stream.shared.lock().attributes = attributes,
+                Effect::Checkpointed(stream, checkpoint) => {
+                    let previous = stream.shared.lock().checkpoint.replace(Box::new(checkpoint));
+                    // After the lock: the text may be held by nobody else.
+                    drop(previous);
+                }
                 Effect::BucketCreated(bucket) => inner.buckets.insert(bucket),
                 Effect::BucketDeleted(deletion) => inner.published_bucket_end(&deletion),
                 Effect::Deleted(stream) => inner.published_delete(shard, &stream),

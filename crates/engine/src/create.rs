@@ -36,6 +36,9 @@ impl Engine {
         if let Ok(existing) = self.inner.find(shard, path, now_ms)
             && request.fork.is_some()
         {
+            if request.expected_incarnation.is_some_and(|expected| expected != existing.incarnation) {
+                return Err(CreateConflict::Incarnation.into());
+            }
             let (tail, closed) = existing.end();
             let attributes = existing.shared.lock().attributes.clone();
             return confirm(&existing, tail, closed, attributes, &request_of(&request)).map_err(Into::into);
@@ -49,8 +52,9 @@ impl Engine {
         let bucket = reservation.as_ref().map(|reservation| reservation.bucket().number);
         let drafted = self.draft(path, bucket, &request, prepared, now_ms);
         let submitted = drafted.and_then(|(draft, payload, pin)| {
-            let closed = request.closed;
-            let command = CreateCommand { draft, closed, payload, reservation, pin, reply };
+            let (closed, expected_incarnation) = (request.closed, request.expected_incarnation);
+            let command =
+                CreateCommand { draft, closed, expected_incarnation, payload, reservation, pin, reply };
             Ok(self.inner.submit(shard, Command::Create(Box::new(command)))?)
         });
         if let Err(error) = submitted {
@@ -158,8 +162,8 @@ fn confirm(
 
 impl Committer {
     pub(crate) fn admit_create(&mut self, inner: &Inner, shard: &Shard, command: CreateCommand, now_ms: u64) {
-        let CreateCommand { draft, closed, payload, reservation, pin, reply } = command;
-        match self.existing(inner, shard, &draft, closed, now_ms) {
+        let CreateCommand { draft, closed, expected_incarnation, payload, reservation, pin, reply } = command;
+        match self.existing(inner, shard, &draft, (closed, expected_incarnation), now_ms) {
             Ok(None) => {}
             Ok(Some(created)) => {
                 inner.abandon(draft.birth.fork);
@@ -182,6 +186,7 @@ impl Committer {
             seq: None,
             close: closed,
             renew_deadline_ms: None,
+            receipt: None,
         });
         let start = state.tail;
         let mutation = Mutation::Create(birth_record(&stream, &state, body));
@@ -217,7 +222,7 @@ impl Committer {
         inner: &Inner,
         shard: &Shard,
         draft: &Draft,
-        closed: bool,
+        (closed, expected_incarnation): (bool, Option<Incarnation>),
         now_ms: u64,
     ) -> Result<Option<Created>, CreateError> {
         let found = draft.birth.path.as_ref().and_then(|path| {
@@ -230,6 +235,10 @@ impl Committer {
                 self.end(&existing, true, now_ms);
             }
             let state = existing.state.lock();
+            let is_another = |expected: Incarnation| expected != existing.incarnation;
+            if !state.deleted && expected_incarnation.is_some_and(is_another) {
+                return Err(CreateConflict::Incarnation.into());
+            }
             if !state.deleted {
                 let requested = draft.requested(closed);
                 return confirm(&existing, state.tail, state.closed, state.attributes.clone(), &requested)
@@ -240,6 +249,9 @@ impl Committer {
             if existing.forks.load(Ordering::SeqCst) > 0 && !is_left_over {
                 return Err(CreateConflict::Deleted.into());
             }
+        }
+        if expected_incarnation.is_some() {
+            return Err(CreateConflict::Incarnation.into());
         }
         let max = inner.options.limits.streams_max;
         if inner.streams.load(Ordering::Relaxed) >= max {

@@ -3,7 +3,8 @@
 //! Rejections are things a caller can provoke and correct. [`StorageError`] is the engine's own
 //! trouble; its text goes to the log, not to a client.
 
-use alluvium_protocol::{AppendRejection, InvalidJson, Offset, PublishRejection};
+use alluvium_protocol::store::{StoreError, StoreFault};
+use alluvium_protocol::{AppendRejection, InvalidJson, Offset, PublishRejection, StreamError, StreamPath};
 use thiserror::Error;
 
 /// The stream cannot be found at its path.
@@ -44,6 +45,12 @@ pub enum AppendError {
     /// The protocol's rules refuse it.
     #[error(transparent)]
     Rejected(#[from] AppendRejection),
+    /// The store contract's rules refuse it, or the stream is not the one that is expected.
+    #[error(transparent)]
+    Refused(Box<StreamError>),
+    /// Stored bytes that it had to be compared with could not be read.
+    #[error(transparent)]
+    Fault(#[from] ReadFault),
     /// The stream is JSON and the body is not, or is an empty array (`PROTOCOL §9.1.3`).
     #[error(transparent)]
     Json(#[from] InvalidJson),
@@ -72,6 +79,9 @@ pub enum CreateConflict {
     /// A stream with another configuration is there.
     #[error("a stream with another configuration exists at this path")]
     Configuration,
+    /// The request expects another stream there.
+    #[error("the stream has another incarnation")]
+    Incarnation,
     /// A deleted stream is kept there for its forks.
     #[error("a deleted stream holds this path until its last fork is gone")]
     Deleted,
@@ -146,6 +156,9 @@ pub enum DeleteError {
     /// There is nothing to delete, or it is deleted already.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// The request means another stream.
+    #[error("the stream has another incarnation")]
+    Incarnation,
     /// The engine cannot write.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -337,5 +350,55 @@ impl ReadFault {
             source = cause.source();
         }
         Self(text)
+    }
+}
+
+impl From<StreamError> for AppendError {
+    fn from(error: StreamError) -> Self {
+        Self::Refused(Box::new(error))
+    }
+}
+
+impl From<StorageError> for StoreError {
+    fn from(error: StorageError) -> Self {
+        Self::Fault(match error {
+            StorageError::Full => StoreFault::Full,
+            StorageError::Busy => StoreFault::Busy,
+            StorageError::Stopped => StoreFault::Stopped,
+        })
+    }
+}
+
+impl From<ReadFault> for StoreError {
+    fn from(fault: ReadFault) -> Self {
+        Self::Fault(StoreFault::Corrupt(fault.0))
+    }
+}
+
+/// What the store contract says of a path where no stream is found.
+pub(crate) fn path_refusal(path: &StreamPath, error: LookupError) -> StoreError {
+    let path = path.clone();
+    StoreError::Refused(match error {
+        LookupError::Deleted => StreamError::Gone { path },
+        LookupError::NotFound | LookupError::BucketNotFound => StreamError::NotFound { path },
+    })
+}
+
+/// As [`path_refusal`], of a stream that was found a moment ago. A body has no path and is never asked for by one.
+pub(crate) fn lookup_refusal(stream: &crate::stream::Stream, error: LookupError) -> StoreError {
+    match &stream.path {
+        Some(path) => path_refusal(path, error),
+        None => StoreError::Fault(StoreFault::Corrupt("a body was asked for by its path".to_owned())),
+    }
+}
+
+/// What the store contract says of a read from `offset` that did not start.
+pub(crate) fn read_refusal(path: &StreamPath, offset: Offset, error: ReadError) -> StoreError {
+    match error {
+        ReadError::Lookup(error) => path_refusal(path, error),
+        ReadError::Retained { .. } | ReadError::Beyond { .. } | ReadError::Unaligned => {
+            StoreError::Refused(StreamError::InvalidOffset { offset })
+        }
+        ReadError::Fault(fault) => fault.into(),
     }
 }

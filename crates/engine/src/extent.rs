@@ -99,6 +99,18 @@ impl Extents {
         (record.start.position <= position).then_some(Extent::Record(*record))
     }
 
+    /// Where the last extent starts that starts before append number `index` is complete.
+    pub(crate) fn start_before(&self, index: u64) -> Option<u64> {
+        let records = self.journal.partition_point(|record| record.start.append_index < index);
+        if let Some(record) = records.checked_sub(1).and_then(|last| self.journal.get(last)) {
+            return Some(record.start.position);
+        }
+        let runs = self.tables.partition_point(|run| run.start.append_index < index);
+        let run = &self.tables[runs.checked_sub(1)?];
+        let blocks = run.blocks().partition_point(|block| block.start.0 < index);
+        run.blocks().get(blocks.checked_sub(1)?).map(|block| block.start.1)
+    }
+
     /// Puts the result of a fold in place of what it was made from: all table runs, and the journal
     /// records up to and including `segment`.
     pub(crate) fn install(&mut self, runs: Vec<TableRun>, segment: u64) {

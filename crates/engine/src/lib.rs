@@ -23,18 +23,24 @@
 //! | [`stream`], [`extent`], [`boundary`] | a stream in memory, and where its bytes and messages are |
 //! | [`recover`], [`link`], [`rebuilt`] | opening a data directory |
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
+//! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
+//! | [`store`] | the store contract on an engine |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
+mod appends;
 mod attributes;
 mod batch;
+mod blocking;
 mod body;
 mod bootstrap;
 mod boundary;
 mod bucket;
 mod buffers;
+mod claim;
 mod command;
 mod committer;
+mod contract;
 mod create;
 mod delete;
 mod engine;
@@ -43,6 +49,7 @@ mod expiry;
 mod extent;
 mod fault;
 mod fold;
+mod fold_checkpoint;
 mod fork;
 mod link;
 mod merge;
@@ -54,10 +61,12 @@ mod queue;
 mod read;
 mod rebuilt;
 mod recover;
+mod repeat;
 mod reply;
 mod request;
 mod shard;
 mod snapshot;
+mod store;
 mod stream;
 mod tables;
 mod threads;
@@ -65,6 +74,7 @@ mod threads;
 pub use crate::bootstrap::{Bootstrap, BootstrapBody, BootstrapMessage};
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
+pub use crate::contract::RECEIPTS_PER_STREAM_MAX;
 pub use crate::engine::{Engine, Stats};
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
@@ -73,11 +83,13 @@ pub use crate::error::{
 };
 pub use crate::fault::Fault;
 pub use crate::fold::FoldError;
+pub use crate::fold_checkpoint::FOLD_CHECKPOINT_BYTES_MAX;
 pub use crate::options::*;
 pub use crate::publish::{PublishRequest, Published, SnapshotMatch, Upload};
 pub use crate::read::{End, StreamReader, Wake};
 pub use crate::read::{READ_BYTES_MAX, ReadPlan};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
-pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head};
+pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head, Terms};
 pub use crate::snapshot::{Snapshot, SnapshotHead, SnapshotTag};
+pub use crate::store::{EngineStore, WINDOW_BYTES_MAX};

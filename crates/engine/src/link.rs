@@ -13,6 +13,7 @@ use alluvium_protocol::{
 
 use crate::body::{BodyHold, Released, StoredBody};
 use crate::bucket::{Bucket, Buckets, bucket_of_key};
+use crate::contract::Checkpoint;
 use crate::extent::Extents;
 use crate::publish::body_birth;
 use crate::rebuilt::{Inconsistent, Rebuilt};
@@ -192,8 +193,27 @@ fn revive(
         retention,
         attributes,
     });
+    let checkpoint =
+        state.contract.as_ref().and_then(|contract| contract.checkpoint).filter(|_| !state.deleted);
+    let checkpoint = match checkpoint {
+        Some(kept) => Some(Box::new(Checkpoint {
+            offset: kept.offset,
+            format_version: kept.format_version,
+            body: find_body(kept.body, linked, released).ok_or(Inconsistent::Contract(id.0))?,
+        })),
+        None => None,
+    };
     restore(&stream, state, extents);
+    stream.shared.lock().checkpoint = checkpoint;
     Ok(stream)
+}
+
+/// The body that records refer to, if it is there and whole.
+fn find_body(stored: StoredBody, linked: &Linked, released: &[Arc<Released>]) -> Option<BodyHold> {
+    let body = linked.streams.get(&stored.stream).filter(|body| body.path.is_none())?;
+    let is_whole = body.shared.lock().tail.position == stored.length;
+    let released = &released[usize::from(body.id.shard())];
+    is_whole.then(|| BodyHold::new(body.clone(), released.clone()))
 }
 
 /// Finds the bodies of a stream's snapshots. What is kept must be there and whole; what was superseded may have been
@@ -205,13 +225,8 @@ fn revive_retention(
     released: &[Arc<Released>],
 ) -> Result<Retention<BodyHold>, Inconsistent> {
     let find = |snapshot: &Snapshot<StoredBody>| {
-        let body = linked.streams.get(&snapshot.body.stream).filter(|body| body.path.is_none())?;
-        let is_whole = body.shared.lock().tail.position == snapshot.body.length;
-        let released = &released[usize::from(body.id.shard())];
-        is_whole.then(|| Snapshot {
-            offset: snapshot.offset,
-            body: BodyHold::new(body.clone(), released.clone()),
-        })
+        let body = find_body(snapshot.body, linked, released)?;
+        Some(Snapshot { offset: snapshot.offset, body })
     };
     let kept = |snapshot: &Option<Snapshot<StoredBody>>| match snapshot {
         Some(snapshot) => {

@@ -297,7 +297,7 @@ impl Committer {
     }
 
     /// Records the next part of a body, and the body itself if this is the first.
-    fn grow_body(
+    pub(crate) fn grow_body(
         &mut self,
         shard: &Shard,
         body: Option<BodyHold>,
@@ -321,6 +321,7 @@ impl Committer {
             seq: None,
             close: false,
             renew_deadline_ms: None,
+            receipt: None,
         });
         if let Some(append) = &append {
             state.apply(append, now_ms);

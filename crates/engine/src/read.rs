@@ -4,7 +4,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use alluvium_protocol::{ContentType, Offset, OffsetQuery, StreamPath};
+use alluvium_protocol::{ContentType, Incarnation, Offset, OffsetQuery, StreamPath};
 use alluvium_tail::SpanKey;
 use bytes::Bytes;
 
@@ -33,8 +33,8 @@ const LOCATE_ATTEMPTS_MAX: usize = 8;
 /// same path is another one.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    inner: Arc<Inner>,
-    stream: Arc<Stream>,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) stream: Arc<Stream>,
     /// Of the body of a snapshot: keeps it.
     _hold: Option<BodyHold>,
 }
@@ -82,6 +82,11 @@ impl StreamReader {
     /// What the stream is.
     pub fn head(&self) -> Head {
         self.stream.head()
+    }
+
+    /// Its identity.
+    pub fn incarnation(&self) -> Incarnation {
+        self.stream.incarnation
     }
 
     /// The type of its bytes.

@@ -1,10 +1,11 @@
 //! A stream as its records make it: what recovery and folding both build, by the same steps.
 
 use alluvium_journal::{self as journal, CheckpointEntry, Mutation, StreamId, TableExtent};
-use alluvium_protocol::{Attributes, Offset, Retention, Snapshot, Superseded};
+use alluvium_protocol::{Attributes, Claim, Offset, ProducerId, Retention, Snapshot, Superseded};
 use thiserror::Error;
 
 use crate::body::StoredBody;
+use crate::contract::Contract;
 use crate::stream::{State, offset_of, pair_of, producer_of, stamp_of};
 
 /// The durable facts of one stream, without the places of its bytes.
@@ -68,6 +69,9 @@ pub enum Inconsistent {
     /// A snapshot outside of what its stream holds.
     #[error("stream {0:#x} retains something that contradicts its tail")]
     Retention(u64),
+    /// A claim, a receipt or a fold checkpoint that could not have been stored, or whose text is not there.
+    #[error("stream {0:#x} has a claim or a fold checkpoint that cannot be its own")]
+    Contract(u64),
     /// A checkpoint names blocks that its table does not have.
     #[error("stream {0:#x} refers to blocks that are not in its table")]
     Extent(u64),
@@ -120,6 +124,16 @@ impl Rebuilt {
                 self.create.attributes = Some(attributes.text.clone()).filter(|text| !text.is_empty());
                 self.renewed(attributes.renew_deadline_ms);
             }
+            Mutation::Claim(claim) => {
+                let id = ProducerId::parse(&claim.id).map_err(|_| Inconsistent::Contract(self.id.0))?;
+                self.state.claim(Claim { id, epoch: claim.epoch, next_seq: 0 });
+            }
+            Mutation::FoldCheckpoint(checkpoint) => {
+                if offset_of(checkpoint.offset) > self.state.tail {
+                    return Err(Inconsistent::Contract(self.id.0));
+                }
+                self.state.checkpoint(checkpoint);
+            }
         }
         Ok(())
     }
@@ -131,7 +145,13 @@ impl Rebuilt {
     }
 
     /// Starts from a checkpoint; returns where its bytes are.
-    pub(crate) fn from_entry(entry: CheckpointEntry) -> (Self, Vec<TableExtent>) {
+    pub(crate) fn from_entry(entry: CheckpointEntry) -> Result<(Self, Vec<TableExtent>), Inconsistent> {
+        let contract = match entry.contract {
+            Some(stored) => {
+                Some(Box::new(Contract::from_record(stored).ok_or(Inconsistent::Contract(entry.stream.0))?))
+            }
+            None => None,
+        };
         let state = State {
             tail: offset_of(entry.tail),
             closed: entry.closed,
@@ -147,6 +167,7 @@ impl Rebuilt {
             last_write_ms: entry.last_write_ms,
             retention: entry.retention.as_ref().map(|stored| Box::new(retention_of(stored))),
             attributes: Attributes::default(),
+            contract,
         };
         let rebuilt = Self {
             id: entry.stream,
@@ -155,7 +176,7 @@ impl Rebuilt {
             deadline_ms: entry.deadline_ms,
             state,
         };
-        (rebuilt, entry.extents)
+        Ok((rebuilt, entry.extents))
     }
 
     /// Leaves out superseded snapshots that are not to be read any longer.
@@ -193,6 +214,7 @@ impl Rebuilt {
             producers,
             deleted: state.deleted,
             retention: state.retention.as_deref().and_then(retention_record),
+            contract: state.contract.as_deref().and_then(Contract::to_record),
             extents,
         }
     }

@@ -167,10 +167,11 @@ impl Recovered {
         if let Some(number) = manifest.checkpoint {
             let mut reader = CheckpointReader::open(disk, &dir.join(checkpoint_name(number)))?;
             for entry in &mut reader {
-                let (rebuilt, extents) = Rebuilt::from_entry(entry?);
+                let inconsistent = |source| OpenError::Inconsistent { dir: dir.clone(), source };
+                let (rebuilt, extents) = Rebuilt::from_entry(entry?).map_err(inconsistent)?;
                 let runs = hold_runs(&mut tables, rebuilt.id, &extents)
                     .ok_or(Inconsistent::Extent(rebuilt.id.0))
-                    .map_err(|source| OpenError::Inconsistent { dir: dir.clone(), source })?;
+                    .map_err(inconsistent)?;
                 streams.insert(rebuilt.id, (rebuilt, Extents { tables: runs, ..Extents::default() }));
             }
             next_stream = reader.end().map_or(0, |end| end.next_stream);

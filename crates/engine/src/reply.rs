@@ -1,5 +1,6 @@
 //! The answers to commands, held back until what they rest on is durable.
 
+use alluvium_protocol::store::{ProducerClaim, StorageState, StoreError};
 use tokio::sync::oneshot;
 
 use crate::body::BodyHold;
@@ -9,25 +10,29 @@ use crate::error::{
     PublishError, StorageError,
 };
 use crate::publish::Published;
-use crate::request::{Appended, Created};
+use crate::repeat::Answered;
+use crate::request::Created;
 
 /// Where an answer goes, and the answer.
 type To<T, E> = oneshot::Sender<Result<T, E>>;
 /// The answers to the frames of a batch.
-type Frames = Vec<Result<Appended, AppendError>>;
+type Frames = Vec<Result<Answered, AppendError>>;
 
 /// An answer and where it goes.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// Housekeeping has nobody to answer.
     None,
-    Append(To<Appended, AppendError>, Result<Appended, AppendError>),
+    Append(To<Answered, AppendError>, Result<Answered, AppendError>),
     Batch(To<Frames, BatchError>, Result<Frames, BatchError>),
     Create(To<Created, CreateError>, Result<Created, CreateError>),
     Delete(To<(), DeleteError>, Result<(), DeleteError>),
     Part(To<BodyHold, StorageError>, Result<BodyHold, StorageError>),
     Publish(To<Published, PublishError>, Result<Published, PublishError>),
     Attributes(To<(), AttributesError>, Result<(), AttributesError>),
+    Acquire(To<ProducerClaim, StoreError>, Result<ProducerClaim, StoreError>),
+    Checkpoint(To<(), StoreError>, Result<(), StoreError>),
+    State(To<Option<StorageState>, StoreError>, Result<Option<StorageState>, StoreError>),
     CreateBucket(To<BucketHead, CreateBucketError>, Result<BucketHead, CreateBucketError>),
     DeleteBucket(To<(), DeleteBucketError>, Result<(), DeleteBucketError>),
 }
@@ -44,6 +49,9 @@ impl Reply {
             Self::Part(sender, answer) => drop(sender.send(answer)),
             Self::Publish(sender, answer) => drop(sender.send(answer)),
             Self::Attributes(sender, answer) => drop(sender.send(answer)),
+            Self::Acquire(sender, answer) => drop(sender.send(answer)),
+            Self::Checkpoint(sender, answer) => drop(sender.send(answer)),
+            Self::State(sender, answer) => drop(sender.send(answer)),
             Self::CreateBucket(sender, answer) => drop(sender.send(answer)),
             Self::DeleteBucket(sender, answer) => drop(sender.send(answer)),
         }

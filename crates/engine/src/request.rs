@@ -2,7 +2,7 @@
 
 use alluvium_protocol::{
     Attributes, ContentType, ForkOrigin, Incarnation, InvalidJson, Lifetime, Offset, ProducerStamp,
-    ProducerState, StreamPath, json::flatten,
+    ProducerState, StreamPath, json::flatten, store::RetryMetadata,
 };
 use bytes::Bytes;
 
@@ -23,6 +23,8 @@ pub struct CreateRequest {
     pub fork: Option<ForkOrigin>,
     /// What describes the stream; `None` for nothing, and in a repeated create for whatever there is.
     pub attributes: Option<Attributes>,
+    /// The stream that must be there already.
+    pub expected_incarnation: Option<Incarnation>,
 }
 
 /// The answer to a create.
@@ -56,12 +58,30 @@ pub struct AppendRequest {
     /// Where the stream must end for the request to be taken: an optimistic append. Compared after everything else,
     /// and never with a retry that its producer's stamp gives away.
     pub expected_tail: Option<Offset>,
+    /// The identity that the stream must have.
+    pub expected_incarnation: Option<Incarnation>,
+    /// Kept with a producer's append: a repetition must bring the same, and is compared in whole.
+    pub retry_metadata: Option<RetryMetadata>,
+    /// The rules that the append is judged by.
+    pub terms: Terms,
+}
+
+/// The rules that an append to a stream without a claim is judged by. A claimed one goes by its claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Terms {
+    /// The base protocol's: repetitions are recognised, not compared.
+    #[default]
+    Protocol,
+    /// The store contract's: receipts are kept, repetitions compared.
+    Contract,
+    /// As the contract's, and the stream must be claimed.
+    Claimed,
 }
 
 /// The answer to an append.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Appended {
-    /// Where the stream ends now.
+    /// Where the stream ends now; of a repetition with a receipt, where its first attempt did.
     pub tail: Offset,
     /// Whether the stream is closed now.
     pub closed: bool,

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use alluvium_journal::{self as journal, StreamId};
 use alluvium_protocol::{
-    Attributes, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp,
-    ProducerState, Retention, Snapshot, StreamConfig, StreamPath, Superseded,
+    Attributes, Claim, ContentType, ForkOrigin, Incarnation, Lifetime, Offset, ProducerId, ProducerStamp,
+    ProducerState, Retention, Snapshot, StreamConfig, StreamPath, Superseded, store::Receipt,
 };
 use alluvium_tail::Signal;
 use parking_lot::Mutex;
 
 use crate::body::{BodyHold, StoredBody};
+use crate::contract::{Checkpoint, Contract, checkpoint_of, metadata_of};
 use crate::extent::Extents;
 use crate::request::Head;
 use crate::snapshot::SnapshotHead;
@@ -90,6 +91,8 @@ pub(crate) struct State {
     /// What is retained, when that is not everything.
     pub(crate) retention: Option<Box<Retention<StoredBody>>>,
     pub(crate) attributes: Attributes,
+    /// What the store contract keeps, when that is something.
+    pub(crate) contract: Option<Box<Contract>>,
 }
 
 impl State {
@@ -104,7 +107,19 @@ impl State {
             last_write_ms: created_ms,
             retention: None,
             attributes: Attributes::default(),
+            contract: None,
         }
+    }
+
+    /// Takes in a claim that was admitted now, or is replayed.
+    pub(crate) fn claim(&mut self, claim: Claim) {
+        self.producers = HashMap::new();
+        self.contract.get_or_insert_default().claim(claim);
+    }
+
+    /// Takes in a fold checkpoint that is replayed.
+    pub(crate) fn checkpoint(&mut self, stored: &journal::FoldCheckpoint) {
+        self.contract.get_or_insert_default().checkpoint = Some(checkpoint_of(stored));
     }
 
     /// Takes in a snapshot that was admitted now, or is replayed.
@@ -118,13 +133,18 @@ impl State {
     /// Takes in an append that was admitted now, or is replayed. Both go through here, so that a
     /// restart comes to the state that was acknowledged.
     pub(crate) fn apply(&mut self, append: &journal::Append, time_ms: u64) {
+        let start = self.tail;
         if !append.lengths.is_empty() {
             let bytes: u64 = append.lengths.iter().map(|length| u64::from(*length)).sum();
             self.tail = Offset::new(self.tail.append_index + 1, self.tail.position + bytes);
         }
         let stamp = append.producer.as_ref().and_then(stamp_of);
         if let Some(stamp) = &stamp {
-            self.producers.insert(stamp.id.clone(), ProducerState { epoch: stamp.epoch, seq: stamp.seq });
+            self.remember(stamp);
+            if let Some(metadata) = append.receipt.as_deref().and_then(metadata_of) {
+                let receipt = Receipt { start, end: self.tail, closed: append.close, metadata };
+                self.contract.get_or_insert_default().keep(stamp.clone(), receipt);
+            }
         }
         if let Some(seq) = &append.seq {
             self.last_seq = Some(seq.as_str().into());
@@ -134,6 +154,16 @@ impl State {
             self.closed_by = stamp;
         }
         self.last_write_ms = time_ms;
+    }
+
+    /// Moves the claim on, or the lane of the producer.
+    fn remember(&mut self, stamp: &ProducerStamp) {
+        match self.contract.as_mut().and_then(|contract| contract.claim.as_mut()) {
+            Some(claim) => claim.next_seq = stamp.seq + 1,
+            None => {
+                self.producers.insert(stamp.id.clone(), stamp.state());
+            }
+        }
     }
 }
 
@@ -148,6 +178,8 @@ pub(crate) struct Shared {
     pub(crate) extents: Extents,
     /// What is retained, when that is not everything.
     pub(crate) retention: Option<Box<Retention<BodyHold>>>,
+    /// What a reader has made of the stream.
+    pub(crate) checkpoint: Option<Box<Checkpoint<BodyHold>>>,
     /// Positions from which on somebody still needs the stream's bytes, whatever is published: see [`Pin`].
     pins: BTreeMap<u64, u32>,
     pub(crate) attributes: Attributes,
@@ -248,6 +280,7 @@ impl Stream {
                 last_write_ms: birth.created_ms,
                 extents: Extents::default(),
                 retention: birth.retention,
+                checkpoint: None,
                 pins: BTreeMap::new(),
                 attributes: birth.attributes,
             }),

@@ -65,6 +65,7 @@ fn write(writer: &mut JournalWriter, count: u64, data_len: usize) -> Result<(f64
             seq: None,
             close: false,
             renew_deadline_ms: None,
+            receipt: None,
         };
         let stream = StreamId(number % 1_000);
         batch.push(&Record {

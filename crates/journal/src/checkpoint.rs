@@ -15,7 +15,7 @@ use thiserror::Error;
 pub use crate::checkpoint::reader::CheckpointReader;
 pub use crate::checkpoint::writer::CheckpointWriter;
 use crate::error::{Damage, IoFault};
-use crate::record::{Create, Producer, RawOffset, Retention, StreamId};
+use crate::record::{Contract, Create, Producer, RawOffset, Retention, StreamId};
 
 const CHECKPOINT_MAGIC: [u8; 8] = *b"alvm-ckp";
 
@@ -88,6 +88,8 @@ pub struct CheckpointEntry {
     pub deleted: bool,
     /// What it retains, when that isn't everything and nothing.
     pub retention: Option<Retention>,
+    /// What the store contract keeps of it, when that is something.
+    pub contract: Option<Contract>,
     /// Where its own content lies in tables, in order of position.
     pub extents: Vec<TableExtent>,
 }

@@ -44,8 +44,8 @@ pub use crate::format::{DataDirectory, Format, FormatError};
 pub use crate::manifest::{Manifest, ManifestError};
 pub use crate::names::{checkpoint_name, segment_name, shard_name, table_name};
 pub use crate::record::{
-    Append, Create, Fork, ForkRange, Mutation, Producer, Publish, RawOffset, Record, Retention,
-    SetAttributes, Snapshot, StreamId,
+    Append, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mutation, Producer, Publish, RawOffset,
+    Receipt, Record, Retention, SetAttributes, Snapshot, StreamId,
 };
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
 pub use crate::segment::SegmentFile;

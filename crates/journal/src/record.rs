@@ -4,6 +4,7 @@
 //! producer sequence was accepted. Applying them needs no clock, no settings and no rule that may change between
 //! versions. The bytes are drawn in `docs/formats/journal.md`.
 
+mod contract;
 mod decode;
 mod encode;
 mod retention;
@@ -12,6 +13,8 @@ pub(crate) mod tests;
 
 use bytes::Bytes;
 
+pub use crate::record::contract::{Claim, Contract, FoldCheckpoint, Receipt};
+pub(crate) use crate::record::contract::{decode_contract, encode_contract};
 pub use crate::record::decode::{InvalidRecord, decode_record};
 pub(crate) use crate::record::decode::{
     RecordHeader, decode_create, decode_producer, decode_verified, verify_record,
@@ -85,6 +88,10 @@ pub enum Mutation {
     Publish(Publish),
     /// The stream's attributes are replaced.
     Attributes(SetAttributes),
+    /// A producer becomes the stream's only writer.
+    Claim(Claim),
+    /// What a reader has made of the stream is kept in place of what was kept before.
+    FoldCheckpoint(FoldCheckpoint),
 }
 
 /// The birth of a stream, of a bucket, or of a snapshot's body.
@@ -160,6 +167,8 @@ pub struct Append {
     pub close: bool,
     /// The stream's new deadline in milliseconds of Unix time, when it moved.
     pub renew_deadline_ms: Option<u64>,
+    /// What the producer keeps with it, empty for nothing; there when the append can be compared with a repetition.
+    pub receipt: Option<String>,
 }
 
 impl Append {

@@ -134,6 +134,7 @@ pub(crate) fn numbered(number: u64, data_len: usize) -> Record {
         seq: None,
         close: false,
         renew_deadline_ms: None,
+        receipt: None,
     };
     Record { stream: StreamId(number), time_ms: number, mutation: Mutation::Append(append) }
 }

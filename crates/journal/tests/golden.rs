@@ -77,6 +77,13 @@ fn a_segment_with_buckets_snapshots_and_attributes_replays() {
 }
 
 #[test]
+fn a_segment_with_claims_receipts_and_fold_checkpoints_replays() {
+    let (records, replayed) = replay_golden("segment-contract.seg", 1).expect("a good segment");
+    assert_eq!(records, content::batches_of_contract().concat());
+    assert_eq!((replayed.last_seq, replayed.torn), (3, None));
+}
+
+#[test]
 fn a_torn_segment_replays_up_to_the_tear() {
     let (records, replayed) = replay_golden("segment-torn.seg", 1).expect("a torn segment");
     assert_eq!(records, batches()[..2].concat());
@@ -156,6 +163,8 @@ fn checkpoints_read_or_are_refused() {
     assert_eq!(good.expect("a good checkpoint"), (6, entries(), Some(content::END)));
     let extended = read("checkpoint-extensions.ckp").expect("a good checkpoint");
     assert_eq!(extended, (6, content::entries_of_extensions(), Some(content::END)));
+    let claimed = read("checkpoint-contract.ckp").expect("a good checkpoint");
+    assert_eq!(claimed, (6, content::entries_of_contract(), Some(content::END)));
     for name in ["checkpoint-damaged.ckp", "checkpoint-cut.ckp"] {
         let found = read(name);
         assert!(matches!(found, Err(CheckpointError::Damage(_))), "`{name}`: {found:?}");

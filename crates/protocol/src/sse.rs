@@ -304,6 +304,8 @@ pub struct Control {
     pub up_to_date: bool,
     /// Whether the stream is closed and `next_offset` its end.
     pub closed: bool,
+    /// The stream's identity, if it is told.
+    pub incarnation: Option<Incarnation>,
 }
 
 /// Field of a control event: where to continue.
@@ -349,6 +351,11 @@ pub fn control_event(out: &mut Vec<u8>, control: &Control) {
     }
     if control.closed {
         out.extend_from_slice(b",\"streamClosed\":true");
+    }
+    if let Some(incarnation) = control.incarnation {
+        out.extend_from_slice(b",\"streamIncarnation\":\"");
+        out.extend_from_slice(&incarnation.to_token());
+        out.push(b'"');
     }
     out.extend_from_slice(b"}\n\n");
 }

@@ -1,11 +1,14 @@
 //! From a request to the operation it asks for.
 
 mod append;
+mod appends;
 mod attributes;
 mod batch;
 mod body;
 mod bootstrap;
 mod bucket;
+mod checkpoint;
+mod claim;
 mod create;
 mod delete;
 mod error;
@@ -27,11 +30,17 @@ use alluvium_http::{Request, Response};
 use alluvium_protocol::{InvalidStreamId, StreamPath};
 use http::Method;
 
-use self::{error::Failure, resource::Resource};
+use self::{
+    error::Failure,
+    resource::{Contract, Resource},
+};
 use crate::state::State;
 
 /// Where streams are mounted: `/v1/stream/` followed by the stream's path.
 pub const MOUNT: &str = alluvium_protocol::path::STREAM_MOUNT;
+
+/// Where the store contract's resources of streams without a bucket are, under [`MOUNT`].
+const RESERVED: &str = "__ds/";
 
 /// Answers one request. Every response, refusals included, gets the browser headers on its way out.
 pub(crate) async fn handle(streams: &Arc<State>, request: Request) -> Response {
@@ -50,6 +59,10 @@ pub(crate) async fn handle(streams: &Arc<State>, request: Request) -> Response {
 async fn route(streams: &Arc<State>, request: Request) -> Result<Response, Failure> {
     let path = request.uri().path();
     if let Some(path) = path.strip_prefix(MOUNT) {
+        if let Some(rest) = path.strip_prefix(RESERVED) {
+            let (wanted, path) = Contract::parse_reserved(rest)?;
+            return Box::pin(contract(streams, wanted, path, request)).await;
+        }
         if *request.method() == Method::OPTIONS {
             return Ok(preflight::handle(resource::STREAM_METHODS));
         }
@@ -65,10 +78,45 @@ async fn stream(streams: &Arc<State>, path: StreamPath, request: Request) -> Res
     match *request.method() {
         Method::POST => append::handle(streams, &path, request).await,
         Method::GET => read::handle(streams, path, request).await,
-        Method::HEAD => head::handle(streams, &path),
+        Method::HEAD => head::handle(streams, &path, &request),
         Method::PUT => create::handle(streams, &path, request).await,
-        Method::DELETE => delete::handle(streams, &path).await,
+        Method::DELETE => delete::handle(streams, &path, &request).await,
         _ => Err(Failure::MethodNotAllowed { allowed: resource::STREAM_METHODS }),
+    }
+}
+
+/// What the store contract adds to a stream.
+async fn contract(
+    streams: &Arc<State>,
+    wanted: Contract,
+    path: StreamPath,
+    request: Request,
+) -> Result<Response, Failure> {
+    match (request.method(), wanted) {
+        (&Method::OPTIONS, _) => Ok(preflight::handle(wanted.methods())),
+        (&Method::POST, Contract::Claim) => claim::acquire(streams, &path, &request).await,
+        (&Method::GET | &Method::HEAD, Contract::Claim) => claim::state(streams, &path, &request).await,
+        (&Method::GET | &Method::HEAD, Contract::Appends) => appends::read(streams, &path, &request).await,
+        (&Method::PUT, Contract::Checkpoint) => checkpoint::put(streams, &path, request).await,
+        (&Method::GET | &Method::HEAD, Contract::Checkpoint) => {
+            checkpoint::get(streams, &path, &request).await
+        }
+        _ => Err(Failure::MethodNotAllowed { allowed: wanted.methods() }),
+    }
+}
+
+/// The stream that a resource belongs to, in as far as `Stream-If-Incarnation` is not compared by the operation itself.
+fn owner(resource: &Resource) -> Option<&StreamPath> {
+    match resource {
+        Resource::LatestSnapshot(path)
+        | Resource::Snapshot(path, _)
+        | Resource::Bootstrap(path)
+        | Resource::Attributes(path) => Some(path),
+        Resource::Bucket(_)
+        | Resource::List(_)
+        | Resource::Stream(_)
+        | Resource::Batch(_)
+        | Resource::Contract(..) => None,
     }
 }
 
@@ -80,8 +128,12 @@ async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, F
         return Ok(preflight::handle(allowed));
     }
     let resource = Resource::parse(request.uri().path())?;
+    if let Some(path) = owner(&resource) {
+        claim::check_stream(streams, path, &request)?;
+    }
     match (&method, resource) {
         (_, Resource::Stream(path)) => stream(streams, path, request).await,
+        (_, Resource::Contract(wanted, path)) => contract(streams, wanted, path, request).await,
         (&Method::GET | &Method::HEAD, Resource::Bucket(id)) => bucket::get(streams, &id),
         (&Method::PUT, Resource::Bucket(id)) => bucket::create(streams, &id).await,
         (&Method::DELETE, Resource::Bucket(id)) => bucket::delete(streams, &id).await,

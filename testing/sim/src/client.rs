@@ -53,6 +53,7 @@ pub(crate) fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
         body: ask.body.sent().into(),
         fork,
         attributes: None,
+        expected_incarnation: None,
     };
     Box::pin(async move {
         match engine.create(&path, request).await {
@@ -76,7 +77,7 @@ pub(crate) fn append(engine: &Engine, ask: &AppendAsk) -> Answering {
         seq: ask.seq.clone(),
         producer: ask.stamp.as_ref().map(stamp),
         close: ask.close,
-        expected_tail: None,
+        ..AppendRequest::default()
     };
     Box::pin(async move {
         match engine.append(&path, request).await {
@@ -100,6 +101,7 @@ pub(crate) fn delete(engine: &Engine, path: &str) -> Answering {
             Ok(()) => Answer::Deleted,
             Err(DeleteError::Lookup(error)) => Answer::Refused(lookup_refusal(error)),
             Err(DeleteError::Storage(error)) => Answer::Refused(storage_refusal(error)),
+            Err(error @ DeleteError::Incarnation) => Answer::Refused(Refusal::Unexpected(error.to_string())),
         }
     })
 }

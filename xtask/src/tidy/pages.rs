@@ -13,8 +13,12 @@ const BOX_START: &str = "<!-- follow an append -->";
 const BOX_END: &str = "<!-- end of the box -->";
 /// The page of error codes, and the code that answers with them.
 const ERRORS: &str = "docs/errors.md";
-const ERRORS_SOURCES: &[&str] =
-    &["crates/streams/src/http/error.rs", "crates/http/src/admission.rs", "crates/http/src/reactor.rs"];
+const ERRORS_SOURCES: &[&str] = &[
+    "crates/streams/src/http/error.rs",
+    "crates/streams/src/http/error/contract.rs",
+    "crates/http/src/admission.rs",
+    "crates/http/src/reactor.rs",
+];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];
 

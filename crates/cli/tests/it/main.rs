@@ -4,6 +4,7 @@
 
 mod buckets;
 mod configuration;
+mod contract;
 mod feeds;
 mod lifecycle;
 mod limits;

@@ -35,7 +35,7 @@ impl Fold<'_> {
                 (Some(held), new) if new.is_none_or(|new| held <= new) => {
                     let Some(held_entry) = entry.take() else { return Ok(()) };
                     entry = old.as_mut().and_then(Iterator::next).transpose()?;
-                    let (rebuilt, extents) = Rebuilt::from_entry(held_entry);
+                    let (rebuilt, extents) = Rebuilt::from_entry(held_entry)?;
                     let records = if new == Some(held) { groups.next().unwrap_or_default() } else { &[] };
                     (rebuilt, extents, records)
                 }

@@ -4,6 +4,7 @@
 mod basics;
 mod bootstrap;
 mod buckets;
+mod contract;
 mod damage;
 mod folding;
 mod forks;

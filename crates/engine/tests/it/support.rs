@@ -181,6 +181,7 @@ pub(crate) fn create_request(content_type: &str) -> CreateRequest {
         body: Bytes::new(),
         fork: None,
         attributes: None,
+        expected_incarnation: None,
     }
 }
 

@@ -5,8 +5,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::checkpoint::{CheckpointEntry, TableExtent};
 use crate::codec::{Decoder, Malformed, put_pair, put_string, put_varint};
 use crate::record::{
-    StreamId, decode_create, decode_producer, decode_retention, encode_create, encode_producer,
-    encode_retention,
+    StreamId, decode_contract, decode_create, decode_producer, decode_retention, encode_contract,
+    encode_create, encode_producer, encode_retention,
 };
 
 const DEADLINE: u8 = 1;
@@ -15,7 +15,8 @@ const CLOSED_BY: u8 = 1 << 2;
 const LAST_SEQ: u8 = 1 << 3;
 const DELETED: u8 = 1 << 4;
 const RETENTION: u8 = 1 << 5;
-const ALL_FLAGS: u8 = DEADLINE | CLOSED | CLOSED_BY | LAST_SEQ | DELETED | RETENTION;
+const CONTRACT: u8 = 1 << 6;
+const ALL_FLAGS: u8 = DEADLINE | CLOSED | CLOSED_BY | LAST_SEQ | DELETED | RETENTION | CONTRACT;
 
 /// A producer's name and two numbers, a byte for each of the three.
 const PRODUCER_BYTES_MIN: usize = 3;
@@ -31,6 +32,7 @@ pub(super) fn encode_entry(out: &mut BytesMut, entry: &CheckpointEntry) {
         (LAST_SEQ, entry.last_seq.is_some()),
         (DELETED, entry.deleted),
         (RETENTION, entry.retention.is_some()),
+        (CONTRACT, entry.contract.is_some()),
     ];
     out.put_u64_le(entry.stream.0);
     out.put_u8(facts.into_iter().fold(0, |flags, (flag, holds)| if holds { flags | flag } else { flags }));
@@ -49,6 +51,9 @@ pub(super) fn encode_entry(out: &mut BytesMut, entry: &CheckpointEntry) {
     }
     if let Some(retention) = &entry.retention {
         encode_retention(out, retention);
+    }
+    if let Some(contract) = &entry.contract {
+        encode_contract(out, contract);
     }
     put_varint(out, entry.producers.len() as u64);
     for producer in &entry.producers {
@@ -88,6 +93,7 @@ fn decode_fields(decoder: &mut Decoder<'_>) -> Result<CheckpointEntry, Malformed
     let closed_by = if flags & CLOSED_BY == 0 { None } else { Some(decode_producer(decoder)?) };
     let last_seq = if flags & LAST_SEQ == 0 { None } else { Some(decoder.string()?) };
     let retention = if flags & RETENTION == 0 { None } else { Some(decode_retention(decoder)?) };
+    let contract = if flags & CONTRACT == 0 { None } else { Some(decode_contract(decoder)?) };
     let mut producers = Vec::new();
     for _ in 0..decoder.count(PRODUCER_BYTES_MIN)? {
         producers.push(decode_producer(decoder)?);
@@ -115,6 +121,7 @@ fn decode_fields(decoder: &mut Decoder<'_>) -> Result<CheckpointEntry, Malformed
         producers,
         deleted: flags & DELETED != 0,
         retention,
+        contract,
         extents,
     })
 }

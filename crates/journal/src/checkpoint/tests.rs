@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::tests::{arbitrary_create, arbitrary_retention};
+use crate::record::tests::{arbitrary_contract, arbitrary_create, arbitrary_retention};
 
 const PATH: &str = "/checkpoint";
 const END: CheckpointEnd = CheckpointEnd { next_stream: 11, last_seq: 12 };
@@ -33,9 +33,9 @@ fn arbitrary_entry() -> impl Strategy<Value = CheckpointEntry> {
     let numbers = any::<(u64, u64, RawOffset, Option<u64>, bool, bool)>();
     let producers = (option::of(arbitrary_producer()), prop::collection::vec(arbitrary_producer(), 0..4));
     let extents = prop::collection::vec(arbitrary_extent(), 0..4);
-    let facts = (option::of(".{0,9}"), option::of(arbitrary_retention()));
+    let facts = (option::of(".{0,9}"), option::of(arbitrary_retention()), option::of(arbitrary_contract()));
     (arbitrary_create(), numbers, producers, facts, extents).prop_map(
-        |(create, numbers, (closed_by, producers), (last_seq, retention), extents)| {
+        |(create, numbers, (closed_by, producers), (last_seq, retention, contract), extents)| {
             let (created_ms, last_write_ms, tail, deadline_ms, closed, deleted) = numbers;
             CheckpointEntry {
                 stream: StreamId(0),
@@ -50,6 +50,7 @@ fn arbitrary_entry() -> impl Strategy<Value = CheckpointEntry> {
                 producers,
                 deleted,
                 retention,
+                contract,
                 extents,
             }
         },
@@ -106,6 +107,7 @@ fn two_entries() -> Vec<CheckpointEntry> {
         producers: vec![Producer { id: "p".to_owned(), epoch: 1, seq: 2 }],
         deleted: false,
         retention: None,
+        contract: None,
         extents: vec![TableExtent { table: 1, first_block: 2, block_count: 3, start: (0, 0), end: (3, 4) }],
     };
     let second = CheckpointEntry { stream: StreamId(6), closed_by: None, deadline_ms: None, ..first.clone() };

@@ -5,10 +5,12 @@ use bytes::{Buf, Bytes};
 use thiserror::Error;
 
 use crate::codec::{Decoder, Malformed};
+use crate::record::contract::{decode_claim, decode_fold_checkpoint};
 use crate::record::encode::{
-    APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RENEW, APPEND_SEQ, CREATE_ATTRIBUTES,
-    CREATE_BODY, CREATE_BUCKET, CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK, CREATE_RETENTION,
-    CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_CREATE, KIND_DELETE, KIND_PUBLISH, KIND_RENEW,
+    APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RECEIPT, APPEND_RENEW, APPEND_SEQ,
+    CREATE_ATTRIBUTES, CREATE_BODY, CREATE_BUCKET, CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK,
+    CREATE_RETENTION, CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_CLAIM, KIND_CREATE, KIND_DELETE,
+    KIND_FOLD_CHECKPOINT, KIND_PUBLISH, KIND_RENEW,
 };
 use crate::record::retention::{decode_attributes, decode_publish, decode_retention};
 use crate::record::{
@@ -136,7 +138,11 @@ fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record
         KIND_RENEW if !has_data => Mutation::Renew { deadline_ms: meta.varint()? },
         KIND_PUBLISH if !has_data => Mutation::Publish(decode_publish(&mut meta)?),
         KIND_ATTRIBUTES if !has_data => Mutation::Attributes(decode_attributes(&mut meta)?),
-        kind if !(KIND_CREATE..=KIND_ATTRIBUTES).contains(&kind) => return Err(InvalidRecord::UnknownKind),
+        KIND_CLAIM if !has_data => Mutation::Claim(decode_claim(&mut meta)?),
+        KIND_FOLD_CHECKPOINT if !has_data => Mutation::FoldCheckpoint(decode_fold_checkpoint(&mut meta)?),
+        kind if !(KIND_CREATE..=KIND_FOLD_CHECKPOINT).contains(&kind) => {
+            return Err(InvalidRecord::UnknownKind);
+        }
         _ => return Err(InvalidRecord::Malformed),
     };
     meta.finish()?;
@@ -207,8 +213,9 @@ fn decode_fork(meta: &mut Decoder<'_>) -> Result<Fork, Malformed> {
 }
 
 fn decode_append(meta: &mut Decoder<'_>, data: Bytes) -> Result<Append, Malformed> {
-    let flags =
-        decode_flags(meta, APPEND_PRODUCER | APPEND_SEQ | APPEND_CLOSE | APPEND_RENEW | APPEND_ONE_MESSAGE)?;
+    const KNOWN: u8 =
+        APPEND_PRODUCER | APPEND_SEQ | APPEND_CLOSE | APPEND_RENEW | APPEND_ONE_MESSAGE | APPEND_RECEIPT;
+    let flags = decode_flags(meta, KNOWN)?;
     let start = meta.pair()?;
     let lengths = if flags & APPEND_ONE_MESSAGE == 0 {
         decode_lengths(meta, data.len())?
@@ -218,7 +225,9 @@ fn decode_append(meta: &mut Decoder<'_>, data: Bytes) -> Result<Append, Malforme
     let producer = if flags & APPEND_PRODUCER == 0 { None } else { Some(decode_producer(meta)?) };
     let seq = if flags & APPEND_SEQ == 0 { None } else { Some(meta.string()?) };
     let renew_deadline_ms = if flags & APPEND_RENEW == 0 { None } else { Some(meta.varint()?) };
-    Ok(Append { start, lengths, data, producer, seq, close: flags & APPEND_CLOSE != 0, renew_deadline_ms })
+    let receipt = if flags & APPEND_RECEIPT == 0 { None } else { Some(meta.string()?) };
+    let close = flags & APPEND_CLOSE != 0;
+    Ok(Append { start, lengths, data, producer, seq, close, renew_deadline_ms, receipt })
 }
 
 fn decode_lengths(meta: &mut Decoder<'_>, data_len: usize) -> Result<Vec<u32>, Malformed> {

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{len_u32, put_pair, put_string, put_varint};
+use crate::record::contract::{encode_claim, encode_fold_checkpoint};
 use crate::record::retention::{encode_attributes, encode_publish, encode_retention};
 use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
 
@@ -12,6 +13,8 @@ pub(super) const KIND_DELETE: u8 = 3;
 pub(super) const KIND_RENEW: u8 = 4;
 pub(super) const KIND_PUBLISH: u8 = 5;
 pub(super) const KIND_ATTRIBUTES: u8 = 6;
+pub(super) const KIND_CLAIM: u8 = 7;
+pub(super) const KIND_FOLD_CHECKPOINT: u8 = 8;
 
 pub(super) const APPEND_PRODUCER: u8 = 1;
 pub(super) const APPEND_SEQ: u8 = 1 << 1;
@@ -19,6 +22,7 @@ pub(super) const APPEND_CLOSE: u8 = 1 << 2;
 pub(super) const APPEND_RENEW: u8 = 1 << 3;
 /// One message, as long as the data: the most common append stores no lengths.
 pub(super) const APPEND_ONE_MESSAGE: u8 = 1 << 4;
+pub(super) const APPEND_RECEIPT: u8 = 1 << 5;
 
 pub(super) const CREATE_TTL: u8 = 1;
 pub(super) const CREATE_EXPIRES_AT: u8 = 1 << 1;
@@ -34,9 +38,12 @@ pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
     match &record.mutation {
         Mutation::Append(append) => Some(&append.data),
         Mutation::Create(create) => create.body.as_ref().map(|body| &body.data),
-        Mutation::Delete { .. } | Mutation::Renew { .. } | Mutation::Publish(_) | Mutation::Attributes(_) => {
-            None
-        }
+        Mutation::Delete { .. }
+        | Mutation::Renew { .. }
+        | Mutation::Publish(_)
+        | Mutation::Attributes(_)
+        | Mutation::Claim(_)
+        | Mutation::FoldCheckpoint(_) => None,
     }
 }
 
@@ -52,6 +59,7 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
             + append.data.len()
             + append.producer.as_ref().map_or(0, |producer| producer.id.len())
             + append.seq.as_ref().map_or(0, String::len)
+            + append.receipt.as_ref().map_or(0, String::len)
     };
     let fork_len = |fork: &Fork| fork.source_path.len() + RANGE_BYTES_MAX * fork.ranges.len();
     let variable = match &record.mutation {
@@ -68,7 +76,11 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
         }
         Mutation::Append(append) => append_len(append),
         Mutation::Attributes(attributes) => attributes.text.len(),
-        Mutation::Delete { .. } | Mutation::Renew { .. } | Mutation::Publish(_) => 0,
+        Mutation::Claim(claim) => claim.id.len(),
+        Mutation::Delete { .. }
+        | Mutation::Renew { .. }
+        | Mutation::Publish(_)
+        | Mutation::FoldCheckpoint(_) => 0,
     };
     (RECORD_HEADER_BYTES + NUMBERS_BYTES_MAX + variable) as u64
 }
@@ -102,6 +114,14 @@ pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len:
         Mutation::Attributes(attributes) => {
             encode_attributes(out, attributes);
             KIND_ATTRIBUTES
+        }
+        Mutation::Claim(claim) => {
+            encode_claim(out, claim);
+            KIND_CLAIM
+        }
+        Mutation::FoldCheckpoint(checkpoint) => {
+            encode_fold_checkpoint(out, checkpoint);
+            KIND_FOLD_CHECKPOINT
         }
     };
     let meta_len = len_u32(out.len() - header_at - RECORD_HEADER_BYTES);
@@ -179,6 +199,7 @@ fn encode_append(out: &mut BytesMut, append: &Append) {
         (APPEND_CLOSE, append.close),
         (APPEND_RENEW, append.renew_deadline_ms.is_some()),
         (APPEND_ONE_MESSAGE, one_message),
+        (APPEND_RECEIPT, append.receipt.is_some()),
     ];
     out.put_u8(facts.into_iter().fold(0, |flags, (flag, holds)| if holds { flags | flag } else { flags }));
     put_pair(out, append.start);
@@ -196,6 +217,9 @@ fn encode_append(out: &mut BytesMut, append: &Append) {
     }
     if let Some(deadline_ms) = append.renew_deadline_ms {
         put_varint(out, deadline_ms);
+    }
+    if let Some(metadata) = &append.receipt {
+        put_string(out, metadata);
     }
 }
 

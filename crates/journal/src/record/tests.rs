@@ -18,6 +18,7 @@ pub(crate) fn append_of(data: Bytes) -> Record {
         seq: None,
         close: false,
         renew_deadline_ms: None,
+        receipt: None,
     };
     Record { stream: StreamId(0x0102), time_ms: 1_790_000_000_000, mutation: Mutation::Append(append) }
 }
@@ -37,8 +38,9 @@ fn arbitrary_append() -> impl Strategy<Value = Append> {
         option::of(arbitrary_producer()),
         option::of(".{0,9}"),
         any::<(bool, Option<u64>)>(),
+        option::of(".{0,9}"),
     )
-        .prop_map(|(start, messages, producer, seq, (close, renew_deadline_ms))| Append {
+        .prop_map(|(start, messages, producer, seq, (close, renew_deadline_ms), receipt)| Append {
             start,
             lengths: messages.iter().map(|message| crate::codec::len_u32(message.len())).collect(),
             data: messages.concat().into(),
@@ -46,6 +48,7 @@ fn arbitrary_append() -> impl Strategy<Value = Append> {
             seq,
             close,
             renew_deadline_ms,
+            receipt,
         })
 }
 
@@ -119,6 +122,24 @@ fn arbitrary_publish() -> impl Strategy<Value = Publish> {
     )
 }
 
+fn arbitrary_fold_checkpoint() -> impl Strategy<Value = FoldCheckpoint> {
+    any::<(RawOffset, u32, u64, u64)>().prop_map(|(offset, format_version, body, length)| FoldCheckpoint {
+        offset,
+        format_version,
+        body: StreamId(body),
+        length,
+    })
+}
+
+pub(crate) fn arbitrary_contract() -> impl Strategy<Value = Contract> {
+    let receipt = (arbitrary_producer(), any::<(RawOffset, RawOffset, bool)>(), ".{0,9}").prop_map(
+        |(producer, (start, end, closed), metadata)| Receipt { producer, start, end, closed, metadata },
+    );
+    let claim = option::of(arbitrary_producer());
+    (claim, prop::collection::vec(receipt, 0..4), option::of(arbitrary_fold_checkpoint()))
+        .prop_map(|(claim, receipts, fold_checkpoint)| Contract { claim, receipts, fold_checkpoint })
+}
+
 pub(crate) fn arbitrary_record() -> impl Strategy<Value = Record> {
     let create = (arbitrary_create(), option::of(arbitrary_append()))
         .prop_map(|(create, body)| Mutation::Create(Create { body, ..create }));
@@ -131,6 +152,8 @@ pub(crate) fn arbitrary_record() -> impl Strategy<Value = Record> {
         1 => (".{0,40}", any::<Option<u64>>()).prop_map(|(text, renew_deadline_ms)| {
             Mutation::Attributes(SetAttributes { text, renew_deadline_ms })
         }),
+        1 => (".{1,20}", any::<u64>()).prop_map(|(id, epoch)| Mutation::Claim(Claim { id, epoch })),
+        1 => arbitrary_fold_checkpoint().prop_map(Mutation::FoldCheckpoint),
     ];
     (any::<u64>(), any::<u64>(), mutation).prop_map(|(stream, time_ms, mutation)| Record {
         stream: StreamId(stream),
@@ -160,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..8, meta: Vec<u8>, data: Vec<u8>) {
+    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..10, meta: Vec<u8>, data: Vec<u8>) {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&crate::codec::len_u32(meta.len()).to_le_bytes());
         bytes.extend_from_slice(&crate::codec::len_u32(data.len()).to_le_bytes());

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_journal::{
-    Append, CheckpointEnd, CheckpointEntry, CheckpointWriter, Create, Fork, ForkRange, Format, JournalWriter,
-    Manifest, Mutation, Producer, Publish, Record, Retention, Segments, SetAttributes, Snapshot, StreamId,
-    TableExtent, TableWriter, replay, segment_name,
+    Append, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint, Fork,
+    ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record, Retention,
+    Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
 };
 use bytes::Bytes;
 
@@ -47,6 +47,7 @@ fn append(start: (u64, u64), messages: &[&str]) -> Append {
         seq: None,
         close: false,
         renew_deadline_ms: None,
+        receipt: None,
     }
 }
 
@@ -158,18 +159,46 @@ pub(crate) fn batches_of_extensions() -> Vec<Vec<Record>> {
     ]
 }
 
+const FOLD_CHECKPOINT: FoldCheckpoint =
+    FoldCheckpoint { offset: (1, 8), format_version: 3, body: StreamId(0x600), length: 7 };
+
+/// The records of the segment with claims, receipts and fold checkpoints, batch by batch.
+pub(crate) fn batches_of_contract() -> Vec<Vec<Record>> {
+    let record = |stream, mutation| Record { stream: StreamId(stream), time_ms: 1_790_000_000_000, mutation };
+    let stamped = |seq, receipt: &str, append| Append {
+        producer: Some(Producer { id: "gauge-7".to_owned(), epoch: 2, seq }),
+        receipt: Some(receipt.to_owned()),
+        ..append
+    };
+    let first = stamped(0, "attempt 1", append((0, 0), &["{\"m\":1},"]));
+    let last = Append { close: true, ..stamped(1, "", append((1, 8), &[])) };
+    let body = Create { body: Some(append((0, 0), &["summary"])), ..create("") };
+    vec![
+        vec![record(0x100, Mutation::Create(create("rivers/aare")))],
+        vec![
+            record(0x100, Mutation::Claim(Claim { id: "gauge-7".to_owned(), epoch: 2 })),
+            record(0x100, Mutation::Append(first)),
+        ],
+        vec![
+            record(0x600, Mutation::Create(body)),
+            record(0x100, Mutation::FoldCheckpoint(FOLD_CHECKPOINT)),
+            record(0x100, Mutation::Append(last)),
+        ],
+    ]
+}
+
 /// The number of the segment in the files that hold a recycled one.
 pub(crate) const RECYCLED: u64 = 3;
 
-/// The segment of [`batches_of_extensions`].
-fn segment_of_extensions() -> Vec<u8> {
+/// A segment of a few batches.
+fn segment_of(batches: &[Vec<Record>]) -> Vec<u8> {
     let (env, disk) = world();
     let segments = Segments::create(&env, Path::new("/"), SEGMENT_BYTES, 1).expect("a journal");
     let replayed = replay(&segments, &mut |_, _| Ok::<(), Infallible>(())).expect("an empty journal");
     let mut writer = JournalWriter::resume(Arc::clone(&segments), &replayed).expect("a writer");
-    for records in batches_of_extensions() {
+    for records in batches {
         let mut batch = writer.batch();
-        for record in &records {
+        for record in records {
             batch.push(record);
         }
         writer.write(batch).expect("a batch");
@@ -240,6 +269,7 @@ pub(crate) fn entries() -> Vec<CheckpointEntry> {
         producers: vec![producer],
         deleted: true,
         retention: None,
+        contract: None,
         extents: vec![TableExtent { table: 5, first_block: 0, block_count: 1, start: (0, 0), end: (2, 24) }],
     };
     let second = CheckpointEntry {
@@ -284,6 +314,31 @@ pub(crate) fn entries_of_extensions() -> Vec<CheckpointEntry> {
         ..second.clone()
     };
     vec![bucket, stream]
+}
+
+/// The entries of the checkpoint with what the store contract keeps.
+pub(crate) fn entries_of_contract() -> Vec<CheckpointEntry> {
+    let producer = |seq| Producer { id: "gauge-7".to_owned(), epoch: 2, seq };
+    let receipt = |seq, start, end, closed, metadata: &str| Receipt {
+        producer: producer(seq),
+        start,
+        end,
+        closed,
+        metadata: metadata.to_owned(),
+    };
+    let whole = Contract {
+        claim: Some(producer(2)),
+        receipts: vec![receipt(0, (0, 0), (1, 8), false, "attempt 1"), receipt(1, (1, 8), (1, 8), true, "")],
+        fold_checkpoint: Some(FOLD_CHECKPOINT),
+    };
+    let lane = Contract {
+        claim: None,
+        receipts: vec![receipt(0, (1, 8), (2, 21), false, "")],
+        fold_checkpoint: None,
+    };
+    let [first, second] = &entries()[..] else { unreachable!("there are two") };
+    let first = CheckpointEntry { contract: Some(whole), producers: Vec::new(), ..first.clone() };
+    vec![first, CheckpointEntry { contract: Some(lane), ..second.clone() }]
 }
 
 /// The end of the golden checkpoint.
@@ -335,6 +390,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
     torn[starts[2] + 60..].fill(0);
     let table = table();
     let checkpoint_of_extensions = checkpoint(&entries_of_extensions());
+    let checkpoint_of_contract = checkpoint(&entries_of_contract());
     let checkpoint = checkpoint(&entries());
     let manifest = manifest().encode();
     let format = format().encode().into_bytes();
@@ -344,7 +400,8 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("segment-torn.seg", torn),
         ("segment-recycled.seg", recycled),
         ("segment-good.seg", segment),
-        ("segment-extensions.seg", segment_of_extensions()),
+        ("segment-extensions.seg", segment_of(&batches_of_extensions())),
+        ("segment-contract.seg", segment_of(&batches_of_contract())),
         ("table-data-damaged.tbl", flipped(&table, 40)),
         ("table-index-damaged.tbl", flipped(&table, table.len() - 70)),
         ("table-cut.tbl", table[..table.len() - 1].to_vec()),
@@ -353,6 +410,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("checkpoint-cut.ckp", checkpoint[..checkpoint.len() - 33].to_vec()),
         ("checkpoint-good.ckp", checkpoint),
         ("checkpoint-extensions.ckp", checkpoint_of_extensions),
+        ("checkpoint-contract.ckp", checkpoint_of_contract),
         ("MANIFEST-damaged", flipped(&manifest, 20)),
         ("MANIFEST-good", manifest),
         ("FORMAT-newer", b"alluvium data directory\nversion 2\nof which nothing is known here\n".to_vec()),

@@ -114,7 +114,7 @@ fn control_events_tell_offset_cursor_and_state() {
     let next_offset = Offset::new(1, 2);
     let encoded = |cursor, up_to_date, closed| {
         let mut out = Vec::new();
-        control_event(&mut out, &Control { next_offset, cursor, up_to_date, closed });
+        control_event(&mut out, &Control { next_offset, cursor, up_to_date, closed, incarnation: None });
         let events = read_events(&out);
         assert_eq!((events.len(), &*events[0].name), (1, "control"));
         serde_json::from_str::<Value>(&events[0].data).unwrap()
@@ -132,7 +132,13 @@ fn control_events_tell_offset_cursor_and_state() {
 
 #[test]
 fn a_control_event_can_tell_the_identity() {
-    let control = Control { next_offset: Offset::ZERO, cursor: Some(7), up_to_date: true, closed: false };
+    let control = Control {
+        next_offset: Offset::ZERO,
+        cursor: Some(7),
+        up_to_date: true,
+        closed: false,
+        incarnation: None,
+    };
     let mut out = Vec::new();
     identified_control_event(&mut out, &control, Incarnation(1));
     let events = read_events(&out);

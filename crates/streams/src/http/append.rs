@@ -2,14 +2,16 @@
 
 use alluvium_engine::{AppendRequest, Appended};
 use alluvium_http::{Request, Response, collect};
-use alluvium_protocol::{Offset, ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX};
+use alluvium_protocol::{
+    Offset, ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX, store::RetryMetadata,
+};
 use http::{HeaderMap, StatusCode, header};
 
 use super::{
-    error::Failure,
+    error::{Failure, InvalidContract},
     headers::{
-        self, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_SEQ, TRUE, respond,
-        set_next_offset, set_number,
+        self, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_RETRY_METADATA, PRODUCER_SEQ, STREAM_CLOSED, STREAM_SEQ,
+        TRUE, respond, set_incarnation, set_next_offset, set_number,
     },
 };
 use crate::state::State;
@@ -44,6 +46,11 @@ pub(super) fn read_headers(headers: &HeaderMap) -> Result<AppendRequest, Failure
         )?,
         close: headers::is_true(headers, &STREAM_CLOSED),
         expected_tail: expected_tail(headers)?,
+        expected_incarnation: headers::expected_incarnation(headers)?,
+        retry_metadata: match headers::text(headers, &PRODUCER_RETRY_METADATA)? {
+            None => None,
+            Some(text) => Some(RetryMetadata::parse(text).map_err(InvalidContract::from)?),
+        },
         ..AppendRequest::default()
     })
 }
@@ -75,6 +82,7 @@ pub(super) fn status(appended: &Appended, new_data_by_producer: bool) -> StatusC
 /// The headers that tell what an append came to.
 pub(super) fn describe(appended: &Appended, headers: &mut HeaderMap) {
     set_next_offset(headers, appended.tail);
+    set_incarnation(headers, appended.incarnation);
     if appended.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }

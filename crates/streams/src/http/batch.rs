@@ -98,6 +98,8 @@ fn requests(whole: &AppendRequest, frames: Vec<Bytes>) -> Result<Vec<AppendReque
             body,
             producer: stamp(index)?,
             close: whole.close && index == last,
+            expected_incarnation: whole.expected_incarnation,
+            retry_metadata: whole.retry_metadata.clone(),
             ..AppendRequest::default()
         })
     };

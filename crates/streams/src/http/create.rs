@@ -13,7 +13,7 @@ use super::{
     error::Failure,
     headers::{
         self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
-        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_next_offset,
+        STREAM_FORKED_FROM, STREAM_TTL, TRUE, respond, set_content_type, set_incarnation, set_next_offset,
     },
 };
 use crate::state::State;
@@ -40,6 +40,7 @@ pub(super) async fn handle(
     }
     set_content_type(headers, &created.content_type);
     set_next_offset(headers, created.tail);
+    set_incarnation(headers, created.incarnation);
     if created.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
@@ -75,6 +76,7 @@ fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
             headers::text(headers, &STREAM_FORK_SUB_OFFSET)?,
         )?,
         attributes: attributes::of_create(headers)?,
+        expected_incarnation: headers::expected_incarnation(headers)?,
     })
 }
 

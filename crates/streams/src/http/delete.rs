@@ -1,14 +1,24 @@
 //! `DELETE`: ends a stream and frees its path (PROTOCOL §5.4).
 
-use alluvium_http::Response;
+use alluvium_http::{Request, Response};
 use alluvium_protocol::StreamPath;
 use http::StatusCode;
 
-use super::{error::Failure, headers::respond};
+use super::{
+    error::Failure,
+    headers::{self, respond, set_incarnation},
+};
 use crate::state::State;
 
 /// Deletes a stream. One with forks stays for them, out of reach.
-pub(super) async fn handle(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
-    streams.engine.delete(path).await?;
-    Ok(respond(StatusCode::NO_CONTENT))
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: &Request,
+) -> Result<Response, Failure> {
+    let expected = headers::expected_incarnation(request.headers())?;
+    let deleted = streams.engine.delete_expected(path, expected).await?;
+    let mut response = respond(StatusCode::NO_CONTENT);
+    set_incarnation(response.headers_mut(), deleted);
+    Ok(response)
 }

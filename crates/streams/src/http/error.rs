@@ -3,6 +3,8 @@
 //! The matches name every variant on purpose: a new rejection in the protocol or the engine does not compile until
 //! it has a place here.
 
+mod contract;
+
 use alluvium_engine::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
     DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,
@@ -12,10 +14,11 @@ use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
     InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
-    PublishRejection, cursor::InvalidCursor,
+    PublishRejection, cursor::InvalidCursor, store::StoreError,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+pub(crate) use self::contract::InvalidContract;
 use super::headers::{
     NO_STORE, PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, STREAM_CLOSED,
     STREAM_SNAPSHOT_OFFSET, TRUE, ascii, set_next_offset, set_number, set_offset, snapshot_etag,
@@ -61,6 +64,14 @@ pub(crate) enum Failure {
     InvalidMaxBytes,
     #[error("`If-Match` of an append is `*` or one offset in quotes")]
     InvalidIfMatch,
+    #[error(transparent)]
+    InvalidContract(#[from] InvalidContract),
+    #[error("the stream has another incarnation than `Stream-If-Incarnation` names")]
+    Incarnation,
+    #[error("no checkpoint is kept")]
+    CheckpointNotFound,
+    #[error("stored bytes cannot be read")]
+    StoredText,
     #[error("`Stream-Retain` can only be `all`")]
     InvalidRetain,
     #[error("{0}")]
@@ -119,6 +130,8 @@ pub(crate) enum Failure {
     Read(#[from] ReadError),
     #[error(transparent)]
     ReadFault(#[from] ReadFault),
+    #[error(transparent)]
+    Contract(#[from] StoreError),
 }
 
 impl From<InvalidOffset> for Failure {
@@ -160,6 +173,7 @@ impl Failure {
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))
         | Self::Publish(PublishError::Fault(fault))
+        | Self::Append(AppendError::Fault(fault))
         | Self::Create(CreateError::Source(fault))) = self
         else {
             return self.to_string();
@@ -188,6 +202,10 @@ impl Failure {
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
             Self::InvalidIfMatch => (StatusCode::BAD_REQUEST, "invalid_if_match"),
+            Self::InvalidContract(error) => contract::invalid(error),
+            Self::Incarnation | Self::Delete(DeleteError::Incarnation) => contract::INCARNATION,
+            Self::CheckpointNotFound => (StatusCode::NOT_FOUND, "checkpoint_not_found"),
+            Self::Contract(error) => contract::of(error),
             Self::InvalidRetain => (StatusCode::BAD_REQUEST, "invalid_retain"),
             Self::InvalidBatch(_) => INVALID_BATCH,
             Self::RangeNotSatisfiable { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "invalid_range"),
@@ -230,7 +248,7 @@ impl Failure {
             Self::Delete(DeleteError::Storage(error))
             | Self::SetAttributes(AttributesError::Storage(error)) => storage(*error),
             Self::Read(error) => read(error),
-            Self::ReadFault(_) => READ_FAULT,
+            Self::ReadFault(_) | Self::StoredText => READ_FAULT,
         }
     }
 
@@ -255,6 +273,8 @@ impl Failure {
             Self::Publish(PublishError::PreconditionFailed { current: Some(current) }) => {
                 headers.insert(header::ETAG, snapshot_etag(*current));
             }
+            Self::Append(AppendError::Refused(error)) => contract::add_headers(error, headers),
+            Self::Contract(StoreError::Refused(error)) => contract::add_headers(error, headers),
             Self::RangeNotSatisfiable { length } => {
                 let value = format!("bytes */{length}");
                 headers.insert(header::CONTENT_RANGE, ascii(value.into()));
@@ -268,6 +288,7 @@ impl Failure {
 }
 
 const RETAINED: (StatusCode, &str) = (StatusCode::GONE, "retained");
+const PATH_HELD: (StatusCode, &str) = (StatusCode::CONFLICT, "path_held_by_deleted");
 const INVALID_BATCH: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "invalid_batch");
 const READ_FAULT: (StatusCode, &str) = (StatusCode::INTERNAL_SERVER_ERROR, "read_failed");
 
@@ -391,6 +412,8 @@ pub(super) fn append(error: &AppendError) -> (StatusCode, &'static str) {
             AppendRejection::TailMismatch { .. } => (StatusCode::PRECONDITION_FAILED, "tail_mismatch"),
             AppendRejection::Empty => (StatusCode::BAD_REQUEST, "empty_body"),
         },
+        AppendError::Refused(error) => contract::refusal(error),
+        AppendError::Fault(_) => READ_FAULT,
         AppendError::Json(error) => json(*error),
         AppendError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
         AppendError::TooManyProducers { .. } => (StatusCode::CONFLICT, "too_many_producers"),
@@ -402,7 +425,8 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
     match error {
         CreateError::Conflict(conflict) => match conflict {
             CreateConflict::Configuration => (StatusCode::CONFLICT, "exists"),
-            CreateConflict::Deleted => (StatusCode::CONFLICT, "path_held_by_deleted"),
+            CreateConflict::Incarnation => contract::INCARNATION,
+            CreateConflict::Deleted => PATH_HELD,
             CreateConflict::ForkContentType => (StatusCode::CONFLICT, "content_type_mismatch"),
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },

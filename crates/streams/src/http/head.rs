@@ -1,26 +1,30 @@
 //! `HEAD`: what a stream is, without its bytes (PROTOCOL §5.5).
 
-use alluvium_http::Response;
+use alluvium_http::{Request, Response};
 use alluvium_protocol::StreamPath;
 use bytes::Bytes;
 use http::{HeaderName, StatusCode, header};
 
 use super::{
+    claim::check,
     error::Failure,
     headers::{
-        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond, set_content_type,
-        set_next_offset, set_offset,
+        self, NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond, set_content_type,
+        set_incarnation, set_next_offset, set_offset,
     },
 };
 use crate::state::State;
 
 /// Tells type, tail, lifetime and closure. Does not count as a read: a TTL runs on.
-pub(super) fn handle(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
+pub(super) fn handle(streams: &State, path: &StreamPath, request: &Request) -> Result<Response, Failure> {
+    let expected = headers::expected_incarnation(request.headers())?;
     let head = streams.engine.head(path)?;
+    check(expected, head.incarnation)?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, head.tail);
+    set_incarnation(headers, head.incarnation);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     if head.closed {
         headers.insert(&STREAM_CLOSED, TRUE);

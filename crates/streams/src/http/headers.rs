@@ -1,11 +1,11 @@
 //! Header names and values as the HTTP library wants them, and the few ways they are read and written.
 
 use alluvium_engine::SnapshotTag;
-use alluvium_protocol::{ContentType, Offset, header as names};
+use alluvium_protocol::{ContentType, Incarnation, Offset, header as names};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::error::Failure;
+use super::error::{Failure, InvalidContract};
 use alluvium_http::Body;
 
 macro_rules! names {
@@ -17,19 +17,23 @@ macro_rules! names {
 names! {
     STREAM_TTL, STREAM_EXPIRES_AT, STREAM_SEQ, STREAM_CURSOR, STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE, STREAM_CLOSED,
     STREAM_FORKED_FROM, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET, STREAM_SSE_DATA_ENCODING,
+    STREAM_INCARNATION, STREAM_IF_INCARNATION, PRODUCER_RETRY_METADATA,
     PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ,
 }
 
 pub(super) static STREAM_SNAPSHOT_OFFSET: HeaderName = HeaderName::from_static("stream-snapshot-offset");
 pub(super) static STREAM_RETAIN: HeaderName = HeaderName::from_static("stream-retain");
 pub(super) static STREAM_ATTRS: HeaderName = HeaderName::from_static("stream-attrs");
+pub(super) static STREAM_CHECKPOINT_OFFSET: HeaderName = HeaderName::from_static("stream-checkpoint-offset");
+pub(super) static STREAM_CHECKPOINT_VERSION: HeaderName =
+    HeaderName::from_static("stream-checkpoint-version");
 pub(super) static PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 pub(super) static PREFER: HeaderName = HeaderName::from_static("prefer");
 static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Response headers that scripts of other origins may read, besides the ones browsers always show.
 const EXPOSED: &str = "Accept-Ranges, Alluvium-Error, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
-    Stream-Snapshot-Offset, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
+    Stream-Snapshot-Offset, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, Stream-Incarnation, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
     Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Expected-Seq, Producer-Received-Seq";
 
@@ -90,6 +94,19 @@ pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<ContentType>, F
 /// `Stream-Next-Offset`.
 pub(super) fn set_next_offset(headers: &mut HeaderMap, offset: Offset) {
     headers.insert(&STREAM_NEXT_OFFSET, ascii(Bytes::copy_from_slice(&offset.to_token())));
+}
+
+/// `Stream-Incarnation`.
+pub(super) fn set_incarnation(headers: &mut HeaderMap, incarnation: Incarnation) {
+    headers.insert(&STREAM_INCARNATION, ascii(Bytes::copy_from_slice(&incarnation.to_token())));
+}
+
+/// The identity that the stream must have: `Stream-If-Incarnation`.
+pub(super) fn expected_incarnation(headers: &HeaderMap) -> Result<Option<Incarnation>, Failure> {
+    match text(headers, &STREAM_IF_INCARNATION)? {
+        None => Ok(None),
+        Some(token) => Ok(Some(token.trim().parse::<Incarnation>().map_err(InvalidContract::from)?)),
+    }
 }
 
 /// A header with an offset.

@@ -9,7 +9,8 @@ use super::headers::respond;
 /// is as much part of the protocol as an append.
 const ALLOWED: &str = "Authorization, Content-Type, If-Match, If-None-Match, If-Range, Prefer, Range, Stream-Attrs, \
     Stream-Retain, Stream-Seq, Stream-TTL, Stream-Expires-At, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \
-    Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq";
+    Stream-Fork-Sub-Offset, Stream-If-Incarnation, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, \
+    Producer-Retry-Metadata, Producer-Id, Producer-Epoch, Producer-Seq";
 
 /// How long a browser may remember the answer.
 const MAX_AGE_S: &str = "86400";

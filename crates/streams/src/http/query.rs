@@ -43,7 +43,8 @@ impl<'a> ReadQuery<'a> {
     }
 }
 
-fn positive(text: &str) -> Option<u64> {
+/// Decimal digits that come to a number of at least 1.
+pub(super) fn positive(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_plain && *number > 0)
 }

@@ -10,10 +10,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     body::{Framing, on_blocking_thread, read_body},
+    claim::check,
     error::Failure,
     headers::{
         self, NO_CACHE, NO_STORE, STREAM_CLOSED, STREAM_CURSOR, STREAM_UP_TO_DATE, TRUE, ascii, respond,
-        set_content_type, set_next_offset, set_number,
+        set_content_type, set_incarnation, set_next_offset, set_number,
     },
     live::{long_poll, sse},
     query::ReadQuery,
@@ -31,7 +32,9 @@ pub(super) async fn handle(
     request: Request,
 ) -> Result<Response, Failure> {
     let query = ReadQuery::parse(request.uri().query())?;
+    let expected = headers::expected_incarnation(request.headers())?;
     let reader = streams.engine.open_stream(&path)?;
+    check(expected, reader.incarnation())?;
     let from = resolve(&reader, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
     match query.live {
@@ -119,6 +122,7 @@ fn at_tail(reader: &StreamReader, tail: Offset) -> Response {
     let headers = response.headers_mut();
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, tail);
+    set_incarnation(headers, head.incarnation);
     headers.insert(&STREAM_UP_TO_DATE, TRUE);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     if head.closed {
@@ -138,6 +142,7 @@ pub(super) fn framing(head: &Head) -> Framing {
 pub(super) fn describe(streams: &State, head: &Head, plan: &ReadPlan, etag: String, headers: &mut HeaderMap) {
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, plan.end);
+    set_incarnation(headers, head.incarnation);
     headers.insert(header::ETAG, ascii(Bytes::from(etag)));
     headers.insert(header::CACHE_CONTROL, cache_control_of(streams, head, plan.len == 0));
     if plan.at_tail {

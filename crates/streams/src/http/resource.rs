@@ -3,7 +3,9 @@
 //! A path is cut at its slashes as it stands in the URL, so that an encoded slash makes no segment, and each segment is
 //! decoded once. Names of sub-resources come after the stream's segment and so never meet a stream's id.
 
-use alluvium_protocol::{BucketId, Offset, StreamPath, bucket::RESERVED_STREAM_ID, path::BUCKET_MOUNT};
+use alluvium_protocol::{
+    BucketId, InvalidPath, Offset, StreamPath, bucket::RESERVED_STREAM_ID, path::BUCKET_MOUNT,
+};
 
 use super::error::Failure;
 
@@ -29,6 +31,46 @@ pub(super) enum Resource {
     Batch(StreamPath),
     /// `…/attrs`
     Attributes(StreamPath),
+    /// What the store contract adds to a stream.
+    Contract(Contract, StreamPath),
+}
+
+/// What the store contract adds to a stream: in a bucket after the stream's id, without one under `__ds/`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Contract {
+    /// `…/claim`
+    Claim,
+    /// `…/appends`
+    Appends,
+    /// `…/checkpoint`
+    Checkpoint,
+}
+
+impl Contract {
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "claim" => Some(Self::Claim),
+            "appends" => Some(Self::Appends),
+            "checkpoint" => Some(Self::Checkpoint),
+            _ => None,
+        }
+    }
+
+    pub(super) fn methods(self) -> &'static str {
+        match self {
+            Self::Claim => "GET, HEAD, POST, OPTIONS",
+            Self::Appends => "GET, HEAD, OPTIONS",
+            Self::Checkpoint => "GET, HEAD, PUT, OPTIONS",
+        }
+    }
+
+    /// Reads what follows `__ds/` in a URL: what is meant, a slash, and the stream's path. Other names there are kept for
+    /// the protocol.
+    pub(super) fn parse_reserved(rest: &str) -> Result<(Self, StreamPath), Failure> {
+        let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let contract = Self::parse(name).ok_or(InvalidPath::Reserved)?;
+        Ok((contract, StreamPath::parse_encoded(path)?))
+    }
 }
 
 /// The segments of a path under `/ds/`: the bucket, the stream and what follows it.
@@ -49,6 +91,7 @@ pub(super) fn methods(path: &str) -> Result<&'static str, Failure> {
         (_, []) => Ok(STREAM_METHODS),
         (_, ["append-batch"]) => Ok("POST, OPTIONS"),
         (_, ["attrs"]) => Ok("GET, HEAD, PUT, OPTIONS"),
+        (_, [name]) => Contract::parse(name).map(Contract::methods).ok_or(Failure::NoSuchResource),
         _ => Err(Failure::NoSuchResource),
     }
 }
@@ -70,6 +113,10 @@ impl Resource {
             ["bootstrap"] => Ok(Self::Bootstrap(stream)),
             ["append-batch"] => Ok(Self::Batch(stream)),
             ["attrs"] => Ok(Self::Attributes(stream)),
+            [name] => match Contract::parse(name) {
+                Some(contract) => Ok(Self::Contract(contract, stream)),
+                None => Err(Failure::NoSuchResource),
+            },
             _ => Err(Failure::NoSuchResource),
         }
     }
@@ -126,6 +173,9 @@ mod tests {
             ("/ds/abcd/s/bootstrap", Resource::Bootstrap(stream("s"))),
             ("/ds/abcd/s/append-batch", Resource::Batch(stream("s"))),
             ("/ds/abcd/s/attrs", Resource::Attributes(stream("s"))),
+            ("/ds/abcd/s/claim", Resource::Contract(Contract::Claim, stream("s"))),
+            ("/ds/abcd/s/appends", Resource::Contract(Contract::Appends, stream("s"))),
+            ("/ds/abcd/s/checkpoint", Resource::Contract(Contract::Checkpoint, stream("s"))),
         ] {
             assert_eq!(Resource::parse(path), Ok(expected), "{path}");
             assert!(methods(path).is_ok(), "{path}");

@@ -11,7 +11,9 @@ use crate::{
     http::{
         body::read_body,
         error::Failure,
-        headers::{NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_next_offset},
+        headers::{
+            NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_incarnation, set_next_offset,
+        },
         read::{Wanted, describe, framing, set_cursor},
     },
     state::State,
@@ -30,7 +32,9 @@ pub(in crate::http) async fn handle(
         plan = wait_for_data(streams, path, &reader, wanted, plan).await?;
     }
     if plan.len == 0 {
-        return Ok(nothing_new(streams, &plan, cursor));
+        let mut response = nothing_new(streams, &plan, cursor);
+        set_incarnation(response.headers_mut(), reader.incarnation());
+        return Ok(response);
     }
     let head = reader.head();
     let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);

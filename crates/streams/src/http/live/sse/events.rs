@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use alluvium_engine::{End, ReadError, ReadFault, ReadPlan, StreamReader};
 use alluvium_protocol::{
-    Offset, SseEncoding,
+    Incarnation, Offset, SseEncoding,
     sse::{Control, DataEvent, TextSplit, control_event},
 };
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::{http::body::read_next, limits::SSE_EVENT_BYTES_MAX};
 
 /// Room for a control event, so that it is allocated once.
-const CONTROL_EVENT_BYTES: usize = 160;
+const CONTROL_EVENT_BYTES: usize = 224;
 
 /// Bytes of a data event besides its payload, line breaks within it aside.
 const DATA_EVENT_BYTES: usize = 24;
@@ -98,7 +98,7 @@ impl Events {
             }
         }
         let plan = reader.read_to(from.offset, end, SSE_EVENT_BYTES_MAX)?;
-        let mut pieces = Pieces::new(plan.patient(), encoding, from.split, cursor);
+        let mut pieces = Pieces::new(plan.patient(), encoding, from.split, (reader.incarnation(), cursor));
         let first = pieces.next(piece_bytes).await?.unwrap_or_default();
         let rest = match pieces.finished() {
             Some(place) => Rest::Done(place),
@@ -155,7 +155,7 @@ fn shared(
         while let Some(read) = plan.fetch() {
             stored.extend(read.map_err(|fault| NotShared::Refused(fault.into()))?);
         }
-        let control = control(&plan, cursor);
+        let control = control(&plan, (reader.incarnation(), cursor));
         encode_for_sharing(encoding, &stored, from.split, &control, bytes_max).ok_or(NotShared::TooLong)
     })?;
     // Who gets a buffer that another made has not seen the text.
@@ -252,8 +252,8 @@ enum State {
 }
 
 impl Pieces {
-    fn new(plan: ReadPlan, encoding: SseEncoding, split: TextSplit, cursor: u64) -> Self {
-        let control = control(&plan, cursor);
+    fn new(plan: ReadPlan, encoding: SseEncoding, split: TextSplit, told: (Incarnation, u64)) -> Self {
+        let control = control(&plan, told);
         let state = State::Fresh { encoding, stored_bytes: plan.len, split };
         Self { plan: Some(plan), stored: VecDeque::new(), state, control }
     }
@@ -316,6 +316,12 @@ impl Pieces {
     }
 }
 
-fn control(plan: &ReadPlan, cursor: u64) -> Control {
-    Control { next_offset: plan.end, cursor: Some(cursor), up_to_date: plan.at_tail, closed: plan.closed }
+fn control(plan: &ReadPlan, (incarnation, cursor): (Incarnation, u64)) -> Control {
+    Control {
+        next_offset: plan.end,
+        cursor: Some(cursor),
+        up_to_date: plan.at_tail,
+        closed: plan.closed,
+        incarnation: Some(incarnation),
+    }
 }
