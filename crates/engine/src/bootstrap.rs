@@ -20,7 +20,7 @@ use crate::{Message, boundary::Located};
 const MESSAGES_MAX: usize = 1024;
 /// Bytes of a stored unit that are kept between two calls; the unit is read again for what follows them. A cut is held
 /// by whoever reads it, and there may be many who have stopped reading.
-const WINDOW_BYTES: usize = 512 * 1024;
+pub const BOOTSTRAP_WINDOW_BYTES: usize = 512 * 1024;
 /// Messages of a stored unit that are kept between two calls.
 const WINDOW_MESSAGES: usize = 16 * 1024;
 
@@ -210,13 +210,14 @@ impl Messages {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while let Some(message) = rest.next_if(|message| {
             messages.is_empty()
-                || messages.len() < WINDOW_MESSAGES && bytes + message.length as usize <= WINDOW_BYTES
+                || messages.len() < WINDOW_MESSAGES
+                    && bytes + message.length as usize <= BOOTSTRAP_WINDOW_BYTES
         }) {
             bytes += message.length as usize;
             messages.push((message.length, message.ends_append));
         }
         let front = usize::try_from(position - located.extent.start().position).unwrap_or(usize::MAX);
-        let data = if bytes > WINDOW_BYTES {
+        let data = if bytes > BOOTSTRAP_WINDOW_BYTES {
             Bytes::new()
         } else {
             // A copy, so that the rest of the unit is not held.

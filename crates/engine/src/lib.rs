@@ -71,7 +71,7 @@ mod stream;
 mod tables;
 mod threads;
 
-pub use crate::bootstrap::{Bootstrap, BootstrapBody, BootstrapMessage};
+pub use crate::bootstrap::{BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapMessage};
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::contract::RECEIPTS_PER_STREAM_MAX;

@@ -91,9 +91,22 @@ fn row(page: &mut String, cells: &[&str]) {
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
-fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
-    let bytes = |bytes: u64| ByteSize(bytes).show();
-    let seconds = |seconds: u64| format!("{seconds} s");
+/// What is limited, to what, and what happens beyond.
+type Limit = (&'static str, String, &'static str);
+
+fn fixed_limits() -> Vec<Limit> {
+    [limits_of_requests(), limits_of_responses(), limits_of_the_engine()].concat()
+}
+
+fn bytes(bytes: u64) -> String {
+    ByteSize(bytes).show()
+}
+
+fn seconds(seconds: u64) -> String {
+    format!("{seconds} s")
+}
+
+fn limits_of_requests() -> Vec<Limit> {
     vec![
         ("stream path, decoded", bytes(protocol::PATH_BYTES_MAX as u64), "`400 invalid_path`"),
         (
@@ -122,6 +135,11 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
         ("`Stream-Seq`", bytes(protocol::STREAM_SEQ_BYTES_MAX as u64), "`400 invalid_seq`"),
         ("nesting of one JSON message", protocol::JSON_NESTING_LEVELS_MAX.to_string(), "`400 invalid_json`"),
         ("headers of one request", alluvium_http::HEADERS_MAX.to_string(), "`431`"),
+    ]
+}
+
+fn limits_of_responses() -> Vec<Limit> {
+    vec![
         (
             "stored bytes of one SSE data event, unless a single message is larger",
             bytes(streams::SSE_EVENT_BYTES_MAX),
@@ -136,6 +154,16 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
             "response bytes that one reader which stopped reading holds",
             format!("about {}", bytes((alluvium_http::QUEUED_BYTES_MAX + alluvium_http::PIECE_BYTES) as u64)),
             "the rest is made once it reads on",
+        ),
+        (
+            "stored bytes that a bootstrap holds beside that",
+            format!("about {}", bytes(alluvium_engine::BOOTSTRAP_WINDOW_BYTES as u64)),
+            "they are read again",
+        ),
+        (
+            "stored units that are read for bootstraps at once",
+            streams::BOOTSTRAP_LOADS_MAX.to_string(),
+            "they queue",
         ),
         ("silence of an SSE response", seconds(streams::SSE_HEARTBEAT.as_secs()), "a comment is sent"),
         (
@@ -159,6 +187,11 @@ fn fixed_limits() -> Vec<(&'static str, String, &'static str)> {
             alluvium_http::BLOCKING_THREADS_MAX.to_string(),
             "they queue",
         ),
+    ]
+}
+
+fn limits_of_the_engine() -> Vec<Limit> {
+    vec![
         ("writes waiting for one committer", QUEUE_COMMANDS_MAX_DEFAULT.to_string(), "`503 busy`"),
         ("data gathered into one batch", bytes(BATCH_BYTES_MAX), "the next batch"),
         ("shards of a data directory", SHARDS_MAX.to_string(), "refused at the start"),
