@@ -11,13 +11,13 @@ mod repair;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
 pub use commit::{Broken, Reject, Verdict, Verified, check};
 
 use crate::convert::{Gate, commit_rows, marker_row};
 use crate::frame::{Account as AccountEvent, Commit, Event, Marker, Sync};
-use crate::row::{Kind, Row};
 use crate::rules::{Keys, LookupError, Rules, Signature, check_signature};
 use crate::state::{Cause, Chain, Change, Hosting, Repair};
 
@@ -137,8 +137,10 @@ pub struct Account {
     did: String,
     chain: Option<Chain>,
     hosting: Option<Hosting>,
-    account_seq: Option<u64>,
-    identity_seq: Option<u64>,
+    /// The highest number of an archived `#account`.
+    hosted_at: Option<u64>,
+    /// The highest number of an archived `#identity`.
+    identified_at: Option<u64>,
     waiting: Option<Waiting>,
 }
 
@@ -165,8 +167,8 @@ impl Account {
             did: did.to_owned(),
             chain: stored.chain,
             hosting: stored.hosting,
-            account_seq: stored.account_seq,
-            identity_seq: stored.identity_seq,
+            hosted_at: stored.account_seq,
+            identified_at: stored.identity_seq,
             waiting,
         }
     }
@@ -280,12 +282,12 @@ impl Account {
     fn identity(&mut self, event: &Marker) -> Step {
         // What is remembered may be wrong now, whether the event is new or not.
         let mut step = Step { forget_identity: true, ..Step::default() };
-        if self.identity_seq.is_some_and(|seq| event.seq <= seq) {
+        if self.identified_at.is_some_and(|seq| event.seq <= seq) {
             step.notes.push(Note::ReplayedIdentity);
             return step;
         }
         if step.gated(marker_row(Kind::Identity, &event.did, "", event.body.clone())) {
-            self.identity_seq = Some(event.seq);
+            self.identified_at = Some(event.seq);
             step.changes.push(Change::IdentitySeq(self.did.clone(), event.seq));
         }
         step
@@ -294,14 +296,14 @@ impl Account {
     fn account(&mut self, event: &AccountEvent, context: &Context<'_>) -> Step {
         let seq = event.marker.seq;
         let applied = self.hosting.as_ref().map(|hosting| hosting.seq);
-        if self.account_seq.or(applied).is_some_and(|known| seq <= known) {
+        if self.hosted_at.or(applied).is_some_and(|known| seq <= known) {
             return Step::note(Note::ReplayedAccount);
         }
         let mut step = Step::default();
         if !step.gated(marker_row(Kind::Account, &event.marker.did, "", event.marker.body.clone())) {
             return step;
         }
-        self.account_seq = Some(seq);
+        self.hosted_at = Some(seq);
         step.changes.push(Change::AccountSeq(self.did.clone(), seq));
         if applied.is_none_or(|known| seq > known) {
             let status = event.status.clone().unwrap_or_default();

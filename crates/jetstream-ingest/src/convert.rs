@@ -4,10 +4,10 @@
 //! is no line of log for it, since strangers would drive the log.
 
 use alluvium_atproto::{Nsid, RecordKey, Tid};
+use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
 use crate::frame::Action;
-use crate::row::{Kind, Row};
 
 /// Why something was dropped at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,33 +81,18 @@ fn commit_row(did: &str, rev: &str, op: VerifiedOp) -> Result<Row, Gate> {
         (Action::Create, Some(record)) => (Kind::Create, record),
         (Action::Update, Some(record)) => (Kind::Update, record),
     };
-    fitting(Row {
-        kind,
-        did: did.to_owned(),
-        collection: collection.to_owned(),
-        rkey: rkey.to_owned(),
-        rev: rev.to_owned(),
-        payload,
-    })
+    row(kind, did, (collection, rkey), rev, payload)
 }
 
 /// The row of a record of a repository that was fetched whole.
 pub fn resync_row(did: &str, rev: &str, key: &[u8], record: Bytes) -> Result<Row, Gate> {
     let (collection, rkey) = path(std::str::from_utf8(key).map_err(|_| Gate::InvalidCollection)?)?;
-    fitting(Row {
-        kind: Kind::CreateResync,
-        did: did.to_owned(),
-        collection: collection.to_owned(),
-        rkey: rkey.to_owned(),
-        rev: rev.to_owned(),
-        payload: record,
-    })
+    row(Kind::CreateResync, did, (collection, rkey), rev, record)
 }
 
 /// The row of an event about the account as such.
 pub fn marker_row(kind: Kind, did: &str, rev: &str, body: Bytes) -> Result<Row, Gate> {
-    let (collection, rkey) = (String::new(), String::new());
-    fitting(Row { kind, did: did.to_owned(), collection, rkey, rev: rev.to_owned(), payload: body })
+    row(kind, did, ("", ""), rev, body)
 }
 
 fn path(path: &str) -> Result<(&str, &str), Gate> {
@@ -121,8 +106,25 @@ fn path(path: &str) -> Result<(&str, &str), Gate> {
     Ok((collection, rkey))
 }
 
-fn fitting(row: Row) -> Result<Row, Gate> {
-    if row.fits() { Ok(row) } else { Err(Gate::FieldTooLong) }
+/// A row that fits its columns, without a time: the archive gives it one.
+fn row(
+    kind: Kind,
+    did: &str,
+    (collection, rkey): (&str, &str),
+    rev: &str,
+    payload: Bytes,
+) -> Result<Row, Gate> {
+    let row = Row {
+        witnessed_at: 0,
+        indexed_at: 0,
+        kind,
+        did: did.to_owned(),
+        collection: collection.to_owned(),
+        rkey: rkey.to_owned(),
+        rev: rev.to_owned(),
+        payload,
+    };
+    row.check().map(|()| row).map_err(|_| Gate::FieldTooLong)
 }
 
 #[cfg(test)]
@@ -180,6 +182,8 @@ mod tests {
         ];
         let rows = commit_rows("did:plc:abc", REV, ops, &mut dropped);
         let row = |kind, collection: &str, rkey: &str, payload: &'static [u8]| Row {
+            witnessed_at: 0,
+            indexed_at: 0,
             kind,
             did: "did:plc:abc".to_owned(),
             collection: collection.to_owned(),
@@ -199,7 +203,8 @@ mod tests {
     /// Mutants 036 and 037.
     #[test]
     fn a_record_of_a_whole_repository_is_a_row_of_its_own_kind() {
-        let row = resync_row("did:plc:abc", REV, b"app.test.note/a", Bytes::from_static(b"1")).expect("a row");
+        let row =
+            resync_row("did:plc:abc", REV, b"app.test.note/a", Bytes::from_static(b"1")).expect("a row");
         assert_eq!((row.kind, row.rev.as_str()), (Kind::CreateResync, REV));
         assert_eq!((row.collection.as_str(), row.rkey.as_str()), ("app.test.note", "a"));
         for (key, gate) in

@@ -14,11 +14,14 @@ use crate::rules::{Keys, LookupError};
 /// The time of all tests, in microseconds.
 pub(crate) const NOW_US: u64 = 1_800_000_000_000_000;
 
+/// What a directory says of an account.
+pub(crate) type Answer = Result<PublicKey, LookupError>;
+
 /// A directory of keys in memory, which counts who asked.
 #[derive(Default)]
 pub(crate) struct Directory {
     /// The answers, the remembered one and the one that holds.
-    pub(crate) keys: BTreeMap<String, (Result<PublicKey, LookupError>, Result<PublicKey, LookupError>)>,
+    pub(crate) keys: BTreeMap<String, (Answer, Answer)>,
     pub(crate) asked_again: RefCell<usize>,
 }
 
@@ -105,15 +108,12 @@ impl Author {
                 (Some(_), Some(_)) => Action::Update,
                 (Some(_), None) => Action::Delete,
             };
-            match cid {
-                Some(cid) => {
-                    self.tree.insert(&self.blocks, path.as_bytes(), cid).expect("a whole tree");
-                    self.records.insert((*path).to_owned(), cid);
-                }
-                None => {
-                    self.tree.remove(&self.blocks, path.as_bytes()).expect("a whole tree");
-                    self.records.remove(*path);
-                }
+            if let Some(cid) = cid {
+                self.tree.insert(&self.blocks, path.as_bytes(), cid).expect("a whole tree");
+                self.records.insert((*path).to_owned(), cid);
+            } else {
+                self.tree.remove(&self.blocks, path.as_bytes()).expect("a whole tree");
+                self.records.remove(*path);
             }
             ops.push(Op { action, path: (*path).to_owned(), cid, prev });
         }
@@ -175,7 +175,7 @@ impl Author {
     }
 
     /// The blocks of an event again, with the commit object first replaced by what `change` makes of it.
-    pub(crate) fn resigned(&self, event: &Commit, object: &Object) -> Commit {
+    pub(crate) fn resigned(event: &Commit, object: &Object) -> Commit {
         let old = alluvium_atproto::Car::read(event.blocks.clone(), &car::Limits::COMMIT).expect("a file");
         let (cid, block) = object.encode();
         let others = old.iter().filter(|(old, _)| **old != event.commit);

@@ -209,7 +209,8 @@ pub fn decode(message: &Bytes, limit: usize) -> Result<Frame, FrameError> {
         Header::Error => body::error(&body).map_err(refused),
         Header::Message(kind) => {
             let mut seq = None;
-            body::message(&kind, &body, &mut seq).map_err(|problem| FrameError { seq, problem })
+            body::message(&kind, &body, &mut seq)
+                .map_err(|problem| FrameError { seq: seq.or_else(|| body::number_of(&body)), problem })
         }
     }
 }
@@ -235,7 +236,6 @@ fn header(reader: &mut Reader<'_>) -> Result<Header, FrameProblem> {
         _ => Err(FrameProblem::Op),
     }
 }
-
 
 #[cfg(test)]
 mod tests;

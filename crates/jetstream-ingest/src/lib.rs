@@ -8,12 +8,17 @@
 //! The rules are functions of their arguments; clock, network and archive are seams.
 
 pub mod account;
+pub mod budget;
 pub mod convert;
+pub mod counters;
 pub mod fetched;
 #[cfg(test)]
 mod fixtures;
 pub mod frame;
 pub mod limits;
-pub mod row;
+pub mod queues;
+pub mod repairs;
 pub mod rules;
+pub mod sink;
 pub mod state;
+pub mod watermark;

@@ -22,12 +22,7 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            gate_hosting: false,
-            accept_legacy: true,
-            retry: Retry::default(),
-        }
+        Self { limits: Limits::default(), gate_hosting: false, accept_legacy: true, retry: Retry::default() }
     }
 }
 
@@ -62,7 +57,8 @@ impl Retry {
     /// The wait after the failure number `failures`, at least half and at most the whole of what it doubles to;
     /// `random` decides.
     pub fn wait_ms(&self, failures: u32, random: u64) -> u64 {
-        let doubled = self.first_ms.saturating_mul(1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX));
+        let doubled =
+            self.first_ms.saturating_mul(1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX));
         let wait = doubled.min(self.longest_ms);
         wait - random % (wait / 2 + 1)
     }

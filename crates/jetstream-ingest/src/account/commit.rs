@@ -225,8 +225,7 @@ fn read_blocks(event: &Commit, rules: &Rules) -> Result<(Car, Object), Verdict> 
 
 /// A server that knows nothing of trees before.
 fn is_legacy(event: &Commit) -> bool {
-    event.prev_data.is_none()
-        && event.ops.iter().all(|op| op.action == Action::Create || op.prev.is_none())
+    event.prev_data.is_none() && event.ops.iter().all(|op| op.action == Action::Create || op.prev.is_none())
 }
 
 /// Whether the operations, undone, lead to the known tree; an error if the commit does not even claim to follow it, or

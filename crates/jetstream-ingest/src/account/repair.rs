@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
+use alluvium_jss::Kind;
 use bytes::Bytes;
 
 use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiting, release};
 use crate::convert::{marker_row, resync_row};
 use crate::fetched::Fetched;
 use crate::frame::{Commit, Event, Sync};
-use crate::row::Kind;
 use crate::state::{Cause, Chain, Change, Repair};
 
 impl Account {
@@ -189,8 +189,7 @@ impl Account {
     /// Nothing waits any more.
     fn finish(&mut self, note: Note, context: &Context<'_>, step: &mut Step) {
         if let Some(waiting) = self.waiting.take() {
-            let held: usize =
-                waiting.commits.into_iter().map(|commit| Event::Commit(commit).cost()).sum();
+            let held: usize = waiting.commits.into_iter().map(|commit| Event::Commit(commit).cost()).sum();
             release(context.pending_bytes, held);
         }
         step.notes.push(note);

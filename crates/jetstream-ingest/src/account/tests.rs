@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use alluvium_atproto::{Cid, Codec};
 
 use super::*;
+use crate::fetched::Fetched;
 use crate::fixtures::{Author, Directory, NOW_US};
 
 /// An account as it is known here, with its directory.
@@ -70,5 +71,3 @@ fn chain(author: &Author) -> Chain {
 fn other() -> Cid {
     Cid::of(Codec::DagCbor, b"another")
 }
-
-use crate::fetched::Fetched;

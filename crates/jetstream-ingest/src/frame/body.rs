@@ -41,6 +41,18 @@ pub(super) fn error(body: &Bytes) -> Result<Frame, FrameProblem> {
     Ok(Frame::Error { code: code.to_owned() })
 }
 
+/// The number of a body of which something else cannot be used.
+pub(super) fn number_of(body: &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(body);
+    for _ in 0..reader.map().ok()? {
+        if reader.text().ok()? == "seq" {
+            return reader.unsigned().ok().filter(|seq| i64::try_from(*seq).is_ok());
+        }
+        reader.value().ok()?;
+    }
+    None
+}
+
 /// All fields of a body, in any order.
 fn fields(body: &[u8], seq: &mut Option<u64>) -> Result<Map, FrameProblem> {
     let mut reader = Reader::new(body);

@@ -9,7 +9,11 @@ const LIMIT: usize = 2 << 20;
 fn commit() -> Commit {
     let mut author = Author::new("alice");
     author.commit(&[("app.test.note/a", Some("1")), ("app.test.note/b", Some("2"))]);
-    author.commit(&[("app.test.note/a", Some("3")), ("app.test.note/b", None), ("app.test.note/c", Some("4"))])
+    author.commit(&[
+        ("app.test.note/a", Some("3")),
+        ("app.test.note/b", None),
+        ("app.test.note/c", Some("4")),
+    ])
 }
 
 #[test]
@@ -167,10 +171,7 @@ fn an_error_of_the_relay_is_its_code() {
     let message: Bytes = [header.clone(), body].concat().into();
     assert_eq!(decode(&message, LIMIT), Ok(Frame::Error { code: "FutureCursor".to_owned() }));
     let empty: Bytes = [header, encode(&Value::Map(Map::new()))].concat().into();
-    assert_eq!(
-        decode(&empty, LIMIT),
-        Err(FrameError { seq: None, problem: FrameProblem::Field("error") })
-    );
+    assert_eq!(decode(&empty, LIMIT), Err(FrameError { seq: None, problem: FrameProblem::Field("error") }));
 }
 
 #[test]

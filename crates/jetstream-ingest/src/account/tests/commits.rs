@@ -1,7 +1,12 @@
+//! `#commit`: one test or row of a table for each step of its verification.
+
 use alluvium_atproto::{Commit as Object, Curve, Did, Tid, car};
 
 use super::*;
 use crate::frame::{Action, Op};
+
+/// Makes a commit another one.
+type Spoil = Box<dyn Fn(&mut Commit)>;
 
 /// An account with two commits known, and a third one to spoil.
 fn third() -> (Author, Known, Commit) {
@@ -46,7 +51,6 @@ fn a_commit_that_holds_is_archived_in_the_order_of_its_operations() {
 fn what_the_envelope_alone_shows_is_rejected() {
     let rev_at = |micros| Tid::new(micros, 0).to_string();
     let minutes = 60_000_000;
-    type Spoil = Box<dyn Fn(&mut Commit)>;
     let table: Vec<(Reject, Spoil)> = vec![
         (Reject::Did, Box::new(|event| event.repo = "alice.test".to_owned())),
         (Reject::Rev, Box::new(|event| event.rev = "yesterday".to_owned())),
@@ -116,7 +120,6 @@ fn a_revision_that_is_known_is_a_replay_whatever_else_is_wrong() {
 /// Each of these leads to a repair, and the commit waits for it.
 #[test]
 fn what_shows_that_something_is_missing_or_unreadable_is_repaired() {
-    type Spoil = Box<dyn Fn(&mut Commit)>;
     let without = |event: &Commit, gone: Cid| -> Bytes {
         let old = alluvium_atproto::Car::read(event.blocks.clone(), &car::Limits::COMMIT).expect("a file");
         car::write(old.roots(), old.iter().filter(|(cid, _)| **cid != gone)).into()
@@ -184,7 +187,7 @@ fn the_object_must_be_of_this_account_and_revision() {
     for (did, later) in [("did:plc:mallory", 0), ("did:plc:alice", 1)] {
         let (author, mut known, event) = third();
         let rev = Tid::new(author.micros + later, 1).to_string();
-        let event = author.resigned(&event, &object(&author, did, &rev));
+        let event = Author::resigned(&event, &object(&author, did, &rev));
         assert_eq!(verdict(&mut known, &event), Verdict::Rejected(Reject::Fields));
     }
 }
@@ -194,7 +197,7 @@ fn a_signature_of_another_key_is_rejected_after_one_more_look_at_the_directory()
     let (author, mut known, event) = third();
     let mallory = Author::new("mallory");
     let forged = Object::sign(&author.did, event.rev.parse().expect("a TID"), author.data, &mallory.key);
-    let event = author.resigned(&event, &forged);
+    let event = Author::resigned(&event, &forged);
     let step = known.commit(&event);
     assert_eq!(step, Step::note(Note::Rejected(Reject::Signature)));
     assert_eq!(*known.directory.asked_again.borrow(), 1);
@@ -323,7 +326,10 @@ fn an_operation_whose_record_did_not_come_is_dropped_alone() {
     let step = known.commit(&Commit { blocks, ..event });
     assert_eq!(step.notes, [Note::Verified, Note::Gate(Gate::MissingBlock)]);
     let rows = rows(&step);
-    assert_eq!(rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(Kind::Delete, "b"), (Kind::Create, "d")]);
+    assert_eq!(
+        rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+        [(Kind::Delete, "b"), (Kind::Create, "d")]
+    );
 }
 
 /// Mutant 038: a path that is none is in a tree that holds, and never in a row.

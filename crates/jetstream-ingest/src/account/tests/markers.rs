@@ -1,3 +1,5 @@
+//! `#sync`, `#identity` and `#account`.
+
 use super::*;
 
 #[test]
@@ -155,8 +157,8 @@ fn numbers_of_markers_are_remembered_apart_and_over_a_restart() {
     known.account = Account::new(author.did.as_str(), stored());
     assert_eq!(known.take(Event::Identity(identity.clone())).notes, [Note::ReplayedIdentity]);
     assert_eq!(known.take(Event::Account(account.clone())).rows.len(), 1);
-    let hosting = Hosting { active: true, status: String::new(), seq: account.marker.seq, time: String::new() };
-    known.account =
-        Account::new(author.did.as_str(), Stored { hosting: Some(hosting), ..Stored::default() });
+    let hosting =
+        Hosting { active: true, status: String::new(), seq: account.marker.seq, time: String::new() };
+    known.account = Account::new(author.did.as_str(), Stored { hosting: Some(hosting), ..Stored::default() });
     assert_eq!(known.take(Event::Account(account)).notes, [Note::ReplayedAccount]);
 }
