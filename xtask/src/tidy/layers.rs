@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-tail", 1),
     ("alluvium-journal", 2),
     ("alluvium-http", 2),
+    ("alluvium-websocket", 2),
     ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),
