@@ -17,6 +17,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),
+    ("alluvium-jetstream-simulator", 3),
     ("alluvium-sqlstore", 4),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
