@@ -97,7 +97,7 @@ pub(crate) fn unknown(seq: u64, micros: u64) -> Bytes {
 }
 
 /// `#info`, which has no sequence number.
-pub(crate) fn info(name: &str, text: &str) -> Bytes {
+pub fn info(name: &str, text: &str) -> Bytes {
     let mut body = Map::new();
     body.insert("name", Value::from(name));
     body.insert("message", Value::from(text));
@@ -105,7 +105,7 @@ pub(crate) fn info(name: &str, text: &str) -> Bytes {
 }
 
 /// The error frame that ends a stream.
-pub(crate) fn error(name: &str, text: &str) -> Bytes {
+pub fn error(name: &str, text: &str) -> Bytes {
     let mut header = Map::new();
     header.insert("op", Value::Integer(-1));
     let mut body = Map::new();

@@ -42,6 +42,7 @@ mod world;
 pub use config::{ACCOUNTS_MAX, Config, ConfigError, HOSTS_MAX, INITIAL_RECORDS_MAX, Mix, START_MICROS};
 pub use event::{Action, Effect, Emitted, Event, Flaw, Op, Status};
 pub use expect::{Fold, Oracle, Outcome, Row};
+pub use frame::{error as error_frame, info as info_frame};
 pub use history::{Gone, History};
 pub use identity::DOMAIN;
 pub use random::Random;

@@ -81,7 +81,7 @@ impl Forgery {
                 self.sign(signed(&self.repo, &self.rev, self.data, 3, key));
             }
             Flaw::BadSignature | Flaw::HighS => {
-                self.sign(resigned(&self.commit.1, flaw, key.public_key().curve()))
+                self.sign(resigned(&self.commit.1, flaw, key.public_key().curve()));
             }
             Flaw::InvalidDid => "not-a-did".clone_into(&mut self.repo),
             Flaw::TooManyBytes => {

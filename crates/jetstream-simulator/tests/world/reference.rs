@@ -16,7 +16,7 @@ const NOW_MICROS: u64 = 1_800_000_000_000_000;
 
 /// What the consumer does about a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Rows: action, path, revision, record.
     Records(Vec<(Action, String, String, Option<Cid>)>),
     Identity(Option<String>),
@@ -35,9 +35,9 @@ enum Stop {
 }
 
 #[derive(Debug, Default)]
-pub struct Reference {
+pub(crate) struct Reference {
     chains: BTreeMap<String, (String, Cid)>,
-    pub fold: Fold,
+    pub(crate) fold: Fold,
 }
 
 fn text<'a>(map: &'a Map, key: &str) -> Option<&'a str> {
@@ -45,7 +45,7 @@ fn text<'a>(map: &'a Map, key: &str) -> Option<&'a str> {
 }
 
 /// The kind and body of a frame.
-pub fn read(frame: &[u8]) -> Option<(String, Map)> {
+pub(crate) fn read(frame: &[u8]) -> Option<(String, Map)> {
     let mut reader = Reader::new(frame);
     let header = reader.value().ok()?;
     let header = header.as_map()?;
@@ -73,7 +73,7 @@ fn is_kept(path: &str) -> bool {
 }
 
 impl Reference {
-    pub fn take(&mut self, world: &World, emitted: &Emitted) -> Verdict {
+    pub(crate) fn take(&mut self, world: &World, emitted: &Emitted) -> Verdict {
         if emitted.frame.len() > FRAME_BYTES_MAX {
             return Verdict::Rejected;
         }
@@ -173,7 +173,7 @@ impl Reference {
 }
 
 /// The repository of an account, complete and signed by its key.
-pub fn fetch(world: &World, did: &str) -> Repo {
+pub(crate) fn fetch(world: &World, did: &str) -> Repo {
     let account = world.find(did).expect("an account");
     let car = Car::read(world.repo(account).car().into(), &Limits::REPO).expect("a whole file");
     let repo = Repo::open(car).expect("a repository");
