@@ -262,10 +262,10 @@ impl Committer {
         let StoredTable { id, table, extent, end, mut file } = stored;
         stream.state.lock().tail = end;
         // Nobody sees the stream before its record is synced.
-        let mut shared = stream.shared.lock();
-        shared.tail = end;
-        shared.extents.tables.push(TableRun::new(table.clone(), &extent));
-        drop(shared);
+        let mut visible = stream.shared.lock();
+        visible.tail = end;
+        visible.extents.tables.push(TableRun::new(table.clone(), &extent));
+        drop(visible);
         shard.unfolded_bodies.lock().insert(id, table);
         file.is_known = true;
         let body = journal::Body { content_type: stream.content_type.as_str().to_owned(), end: pair_of(end) };

@@ -305,9 +305,8 @@ impl World {
         }
         let now_ms = self.now_ms();
         for mut one in mine {
-            let actual = match client::poll(&mut one.answering) {
-                Some(actual) => actual,
-                None => return Err(Violation::new(format!("no answer after the commit: {:?}", one.command))),
+            let Some(actual) = client::poll(&mut one.answering) else {
+                return Err(Violation::new(format!("no answer after the commit: {:?}", one.command)));
             };
             if self.squeezed && actual == Answer::Refused(Refusal::Full) {
                 self.model.abandon(&one.command);

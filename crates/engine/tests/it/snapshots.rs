@@ -186,7 +186,7 @@ async fn what_happened_during_an_upload_decides_at_its_end() {
     assert_eq!((head.snapshot, head.floor), (None, Offset::ZERO));
 }
 
-static S: std::sync::LazyLock<alluvium_protocol::StreamPath> = std::sync::LazyLock::new(|| path("s"));
+static S: std::sync::LazyLock<StreamPath> = std::sync::LazyLock::new(|| path("s"));
 
 #[tokio::test]
 async fn bodies_of_many_parts_come_back_whole_and_appends_go_on_meanwhile() {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_journal::{
-    Append, Body, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint, Fork,
-    ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record, Retention,
-    Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
+    Append, Body, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint,
+    Fork, ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record,
+    Retention, Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
 };
 use bytes::Bytes;
 
