@@ -106,6 +106,10 @@ pub trait DiskFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
+    /// Cuts the file to `len` bytes; a file that is not longer stays as it is. Durable only after a sync: until then
+    /// a crash may bring what was cut back.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+
     /// Overwrites the first `len` bytes with zeros that are really written, so that later overwrites need neither
     /// space nor a change of metadata. Durable only after a sync, like any other write.
     fn fill_zero(&self, len: u64) -> io::Result<()>;

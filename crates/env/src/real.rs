@@ -142,6 +142,10 @@ impl DiskFile for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        if self.len()? > len { self.0.set_len(len) } else { Ok(()) }
+    }
+
     fn fill_zero(&self, len: u64) -> io::Result<()> {
         let zeros = vec![0u8; ZERO_PIECE_BYTES];
         let mut at = 0;

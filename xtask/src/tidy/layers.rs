@@ -13,6 +13,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-env", 1),
     ("alluvium-tail", 1),
     ("alluvium-journal", 2),
+    ("alluvium-jss", 2),
     ("alluvium-http", 2),
     ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
