@@ -90,6 +90,9 @@ pub enum Damage {
     /// A version other than 1.
     #[error("version {0} of the format is not known")]
     Version(u16),
+    /// The header contradicts itself.
+    #[error("the header: {0}")]
+    Header(&'static str),
     /// The checksum over header and footer does not match.
     #[error("the checksum is {stored:016x} and should be {computed:016x}")]
     Checksum {
@@ -157,6 +160,14 @@ pub enum Damage {
     /// An active file where a sealed one is needed.
     #[error("the segment is not sealed")]
     Active,
+    /// Rows that were acknowledged are not there.
+    #[error("rows up to {acknowledged} were acknowledged, and only those up to {found} are there")]
+    Lost {
+        /// The last row that must be there.
+        acknowledged: u64,
+        /// The last row that is there; 0 when there is none.
+        found: u64,
+    },
     /// Behind the last complete frame is something that is neither a torn write nor an interrupted seal.
     #[error("what follows the last complete frame is neither torn nor an unfinished seal")]
     Tail,

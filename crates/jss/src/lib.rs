@@ -6,10 +6,31 @@
 //! Nothing here decides what is archived or gives a sequence number: rows come with theirs. Files are reached through
 //! [`alluvium_env::Disk`] only.
 
+pub mod block;
+mod codec;
+pub mod collections;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+mod fixtures;
+pub mod frame;
+pub mod gloom;
+pub mod header;
+pub mod index;
+pub mod metadata;
 pub mod name;
+pub mod read;
+mod recover;
+pub mod write;
 
+pub use block::{Block, BlockBuilder, RowRef};
 pub use error::{Damage, Error, Field, FrameDamage, Refused};
 pub use event::{Event, Kind, Row};
+pub use gloom::DidHash;
+pub use header::Header;
+pub use index::BlockInfo;
+pub use metadata::{Metadata, ReadLimits};
 pub use name::SegmentIndex;
+pub use read::Sealed;
+pub use recover::{Opened, Recovery, Tail, open};
+pub use write::{WriteLimits, Writer};

@@ -47,7 +47,6 @@ impl SegmentIndex {
         let mut digits = [b'0'; DIGITS];
         let mut rest = self.0;
         for digit in digits.iter_mut().rev() {
-            #[expect(clippy::cast_possible_truncation, reason = "a remainder of 36 is a byte")]
             let value = (rest % BASE) as u8;
             *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
             rest /= BASE;
