@@ -84,22 +84,19 @@ fn read_by_hand(sql: &Connection) {
     let window = i64::try_from(WINDOW).expect("small");
     let mut select = sql
         .prepare_cached(
-            "SELECT start_position, end_position, append_index, chunk_index, chunk_count, first_message, checksum, \
-             data FROM chunks WHERE stream_id = 1 AND start_position >= ?1 AND start_position < ?2 \
-             ORDER BY start_position",
+            "SELECT start_position, append_index, shape, checksum, data FROM chunks WHERE stream_id = 1 \
+             AND start_position >= ?1 AND start_position < ?2 ORDER BY start_position",
         )
         .expect("prepares");
     while position < end {
         let mut rows = select.query(params![position, position + window]).expect("reads");
         let mut messages: Vec<(u64, i64, Vec<u8>)> = Vec::new();
         while let Some(row) = rows.next().expect("a row") {
-            position = row.get(1).expect("a position");
-            let append = row.get(2).expect("a number");
-            messages.push((
-                append,
-                position,
-                row.get_ref(7).expect("bytes").as_blob().expect("bytes").to_vec(),
-            ));
+            let start: i64 = row.get(0).expect("a position");
+            let append = row.get(1).expect("a number");
+            let data = row.get_ref(4).expect("bytes").as_blob().expect("bytes").to_vec();
+            position = start + i64::try_from(data.len()).expect("small");
+            messages.push((append, position, data));
         }
         assert!(!messages.is_empty());
     }

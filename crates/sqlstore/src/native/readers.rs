@@ -6,7 +6,7 @@ use alluvium_protocol::store::{StoreFault, StoreResult};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::native::connection::{Connection, fault};
+use crate::native::connection::{Connection, Runner, fault};
 use crate::native::open;
 use crate::native::options::SqliteOptions;
 
@@ -31,7 +31,7 @@ impl Readers {
     }
 
     /// Reads on one of the connections. Needs a turn.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&mut Connection) -> StoreResult<T>) -> StoreResult<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&mut Runner<'_>) -> StoreResult<T>) -> StoreResult<T> {
         let idle = self.idle.lock().pop();
         let mut connection = if let Some(connection) = idle {
             connection
@@ -39,7 +39,7 @@ impl Readers {
             let raw = open::reader(&self.path, &self.options).map_err(|error| fault(&error))?;
             Connection::new(raw, 0)
         };
-        let result = read(&mut connection);
+        let result = read(&mut connection.runner());
         self.idle.lock().push(connection);
         result
     }
