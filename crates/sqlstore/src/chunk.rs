@@ -4,7 +4,7 @@
 //! append 7, 1300 KiB:   chunk 0 of 3, 512 KiB | chunk 1 of 3, 512 KiB | chunk 2 of 3, 276 KiB
 //! ```
 //!
-//! Each row carries a CRC-32C over its stream's incarnation, its numbers and its bytes, so a row that was changed, or that
+//! Each row carries a checksum over its stream's incarnation, its numbers and its bytes, so a row that was changed, or that
 //! turned up at another place, is noticed when it is read, and no other row is affected. In a JSON stream a row also
 //! tells where in it the first message begins: a window may end there. These numbers are one column, `shape`, since
 //! reading a column costs as much as reading a hundred bytes.
@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use alluvium_protocol::{Incarnation, Offset, json::MessageEnds};
 
+use crate::checksum::{Checksum, PIECE_BYTES};
 use crate::row::{Damage, Fields};
 
 /// The numbers of a chunk row.
@@ -32,8 +33,6 @@ pub(crate) struct Chunk {
 
 /// Bits of a `shape` for the chunk's place in its append, and as many for the number of chunks.
 const COUNT_BITS: u32 = 12;
-/// Bytes that are copied and checked in one go: they are still in the processor's nearest cache the second time.
-const PIECE_BYTES: usize = 24 * 1024;
 
 /// A chunk row as it was read, of which nothing is believed yet.
 #[derive(Copy, Clone, Debug)]
@@ -81,17 +80,17 @@ impl<'a> Row<'a> {
         range: Range<usize>,
         into: &mut Vec<u8>,
     ) -> Result<Chunk, Damage> {
-        let mut checksum = self.chunk.head_checksum(incarnation);
+        let mut checksum = self.chunk.head(incarnation);
         let mut from = 0;
         for piece in self.data.chunks(PIECE_BYTES) {
-            checksum = crc32c::crc32c_append(checksum, piece);
+            checksum = checksum.with_piece(piece);
             let wanted = range.start.max(from)..range.end.min(from + piece.len());
             if wanted.start < wanted.end {
                 into.extend_from_slice(&piece[wanted.start - from..wanted.end - from]);
             }
             from += piece.len();
         }
-        if u64::from(checksum) == self.checksum { Ok(self.chunk) } else { Err("does not match its checksum") }
+        if checksum.value() == self.checksum { Ok(self.chunk) } else { Err("does not match its checksum") }
     }
 }
 
@@ -107,19 +106,19 @@ impl Chunk {
         self.index | self.count << COUNT_BITS | self.first_message.map_or(0, |at| at + 1) << (2 * COUNT_BITS)
     }
 
-    /// CRC-32C over everything that the row says.
-    pub(crate) fn checksum(&self, incarnation: Incarnation, data: &[u8]) -> u32 {
-        crc32c::crc32c_append(self.head_checksum(incarnation), data)
+    /// A checksum of everything that the row says.
+    pub(crate) fn checksum(&self, incarnation: Incarnation, data: &[u8]) -> u64 {
+        self.head(incarnation).with(data).value()
     }
 
-    fn head_checksum(&self, incarnation: Incarnation) -> u32 {
+    fn head(&self, incarnation: Incarnation) -> Checksum {
         let mut head = [0_u8; 40];
         let (identity, places) = head.split_at_mut(16);
         identity.copy_from_slice(&incarnation.0.to_le_bytes());
         for (place, number) in places.chunks_exact_mut(8).zip([self.start, self.append_index, self.shape()]) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        crc32c::crc32c(&head)
+        Checksum::of(&head)
     }
 }
 
@@ -187,13 +186,13 @@ mod tests {
     use super::*;
     use crate::plan::Field;
 
-    fn fields(chunk: &Chunk, data: &'static [u8], checksum: u32) -> [Field<'static>; 5] {
+    fn fields(chunk: &Chunk, data: &'static [u8], checksum: u64) -> [Field<'static>; 5] {
         let integer = |value: u64| Field::Integer(i64::try_from(value).unwrap());
         [
             integer(chunk.start),
             integer(chunk.append_index),
             integer(chunk.shape()),
-            integer(checksum.into()),
+            integer(checksum),
             Field::Blob(data),
         ]
     }

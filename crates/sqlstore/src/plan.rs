@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use alluvium_protocol::StreamPath;
 use alluvium_protocol::store::StoreFault;
+use bytes::Bytes;
 
 use crate::row::StreamRow;
 
@@ -168,6 +169,17 @@ pub trait Sql {
         path: &StreamPath,
     ) -> impl Future<Output = Result<Option<Arc<StreamRow>>, StoreFault>> {
         async move { crate::row::load(self, path).await }
+    }
+
+    /// An empty buffer with room for about `capacity` bytes of a window.
+    fn buffer(&mut self, capacity: usize) -> Vec<u8> {
+        Vec::with_capacity(capacity)
+    }
+
+    /// What was read into a [`buffer`](Self::buffer), to be shared. A runner may take the memory back once nobody has
+    /// any of it.
+    fn share(&mut self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from(buffer)
     }
 
     /// Called when a guard failed: what is kept of the stream in memory is out of date.

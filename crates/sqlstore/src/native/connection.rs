@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use alluvium_protocol::StreamPath;
 use alluvium_protocol::store::StoreFault;
+use bytes::Bytes;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, ErrorCode, ToSql};
 
+use crate::native::buffers::Buffers;
 use crate::plan::{Batch, Effect, Field, Param, Sql, Statement};
 use crate::row::{self, StreamRow};
 
@@ -39,6 +41,8 @@ struct Kept {
     replaced: bool,
     /// A batch stopped half-way: the transaction must be rolled back.
     broken: bool,
+    /// Where windows are read into.
+    buffers: Option<Buffers>,
 }
 
 impl Connection {
@@ -51,8 +55,15 @@ impl Connection {
             changed: Vec::new(),
             replaced: false,
             broken: false,
+            buffers: None,
         };
         Self { sql, kept }
+    }
+
+    /// With a pool of buffers for the windows that are read.
+    pub(crate) fn with_buffers(mut self, buffers: Buffers) -> Self {
+        self.kept.buffers = Some(buffers);
+        self
     }
 
     /// The connection itself.
@@ -244,6 +255,20 @@ impl Sql for Runner<'_> {
             self.kept.keep(path.clone(), Arc::clone(row));
         }
         Ok(row)
+    }
+
+    fn buffer(&mut self, capacity: usize) -> Vec<u8> {
+        match &self.kept.buffers {
+            Some(buffers) => buffers.take(capacity),
+            None => Vec::with_capacity(capacity),
+        }
+    }
+
+    fn share(&mut self, buffer: Vec<u8>) -> Bytes {
+        match &self.kept.buffers {
+            Some(buffers) => buffers.share(buffer),
+            None => Bytes::from(buffer),
+        }
     }
 
     fn forget(&mut self, path: &StreamPath) {

@@ -218,7 +218,7 @@ pub(crate) fn chunk_row<'a>(
         Param::from(chunk.start),
         Param::from(chunk.append_index),
         Param::from(chunk.shape()),
-        Param::from(u64::from(chunk.checksum(incarnation, bytes))),
+        Param::from(chunk.checksum(incarnation, bytes)),
         Param::Blob(bytes),
     ]
 }

@@ -86,7 +86,7 @@ pub(crate) async fn read<S: Sql>(
         bytes_max,
         shape,
         // A first row of a kibibyte or so beyond the window must not make the buffer move.
-        data: Vec::with_capacity(capacity.saturating_add(capacity.min(4096))),
+        data: sql.buffer(capacity.saturating_add(capacity.min(4096))),
         marks: Vec::new(),
         best: None,
         position: start.position,
@@ -101,7 +101,7 @@ pub(crate) async fn read<S: Sql>(
             }
         }
     }
-    Ok(reader.finish())
+    Ok(reader.finish(sql))
 }
 
 #[derive(Debug)]
@@ -273,7 +273,7 @@ impl Reader {
         if fits { Ok(()) } else { Err(Failure::InvalidOffset) }
     }
 
-    fn finish(mut self) -> Window {
+    fn finish<S: Sql>(mut self, sql: &mut S) -> Window {
         let end = match self.shape {
             Shape::Bytes => None,
             Shape::Messages => self.best,
@@ -291,6 +291,6 @@ impl Reader {
             self.data.clear();
             self.marks.clear();
         }
-        Window { data: Bytes::from(self.data), marks: self.marks }
+        Window { data: sql.share(self.data), marks: self.marks }
     }
 }
