@@ -196,7 +196,7 @@ fn a_crash_while_the_log_is_copied_into_the_database_loses_nothing() {
         // Closing copies all of it.
         store.close();
         let after = std::fs::read(world.file()).expect("the database");
-        assert!(after.len() > before.len() && after.len() % PAGE == 0);
+        assert!(after.len() > before.len() && after.len().is_multiple_of(PAGE));
         for _ in 0..CUTS {
             // Each page is the old one, the new one, or torn; the file is as long as the last that was written.
             let mut mixed = after[..PAGE * (1 + rng.index(after.len() / PAGE))].to_vec();

@@ -56,6 +56,7 @@ async fn apply(store: &SqliteStore, step: Step) -> bool {
     let at = path(step.stream);
     let state = store.storage_state(&at).await;
     let state = state.unwrap_or(None);
+    let number = usize::try_from(step.number).expect("small");
     let told = match step.kind {
         0..3 => {
             let lifetime = if step.number.is_multiple_of(3) {
@@ -77,7 +78,7 @@ async fn apply(store: &SqliteStore, step: Step) -> bool {
                 offset: state.next_offset,
                 incarnation: state.incarnation,
                 format_version: 1,
-                data: "état ".repeat(usize::try_from(step.number).expect("small")),
+                data: "état ".repeat(number),
             };
             store.put_fold_checkpoint(&at, checkpoint).await
         }
@@ -87,8 +88,7 @@ async fn apply(store: &SqliteStore, step: Step) -> bool {
             let producer =
                 claim.map(|claim| ProducerStamp { id: claim.id, epoch: claim.epoch, seq: claim.next_seq });
             let options = AppendOptions { producer, close: step.number > 980, ..AppendOptions::default() };
-            let data =
-                vec![b'a' + u8::try_from(step.number % 26).expect("small"); 1 + step.number as usize * 3];
+            let data = vec![b'a' + u8::try_from(step.number % 26).expect("small"); 3 * number + 1];
             store.append(&at, Bytes::from(data), options).await.map(drop)
         }
     };

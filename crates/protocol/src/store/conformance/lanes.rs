@@ -112,7 +112,7 @@ pub(super) async fn the_last_appends_of_each_producer_can_be_repeated<H: Harness
         ends.push(ok(append("slow", seq).await).next_offset);
     }
     // Far more than one producer's receipts, by others.
-    for seq in 0..kept + 1 {
+    for seq in 0..=kept {
         let others: Vec<String> = (0..OTHERS).map(|other| format!("other{other}-")).collect();
         for answer in super::join_all(others.iter().map(|other| append(other, seq)).collect()).await {
             assert!(ok(answer).appended);

@@ -126,6 +126,6 @@ pub(super) async fn the_last_appends_of_a_claim_can_be_repeated<H: Harness>(harn
         assert_eq!(refused(append(seq).await), Conflict::ReceiptGone.into(), "{seq}");
     }
     assert!(ok(append(kept + 3).await).appended);
-    let written: String = (0..kept + 4).map(|seq| format!("{seq};")).collect();
+    let written = (0..kept + 4).map(|seq| format!("{seq};")).collect::<Vec<_>>().concat();
     assert_eq!(read_all(store, &at).await, written.as_bytes());
 }
