@@ -98,7 +98,8 @@ enum FeedCommand {
 /// Runs one feed command.
 pub(crate) fn run(args: FeedArgs) -> ExitCode {
     let FeedArgs { connection, place, command } = args;
-    let outcome = place::Place::new(connection, place).and_then(|place| match command {
+    let place = place::Place::new(connection, place);
+    let outcome = match command {
         FeedCommand::Append(args) => append::run(&place, &args),
         FeedCommand::Read(args) => read::run(&place, &args),
         FeedCommand::Tail(args) => tail::run(&place, &args),
@@ -107,7 +108,7 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
         FeedCommand::Ls(args) => ls::run(&place, &args),
         FeedCommand::Status(args) => status::run(&place, &args),
         FeedCommand::Conflicts(args) => conflicts::run(&place, &args),
-    });
+    };
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {

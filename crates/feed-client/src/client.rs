@@ -221,8 +221,8 @@ impl Space {
     }
 
     /// Synchronises in the background, on the current tokio runtime, until the result is dropped.
-    pub fn start(&self, server: Server) -> Result<Syncing, StartError> {
-        let transport = self.transport(&server)?;
+    pub fn start(&self, server: &Server) -> Result<Syncing, StartError> {
+        let transport = self.transport(server)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let space = self.clone();
         let task = runtime.spawn(async move { space.run(&transport).await });

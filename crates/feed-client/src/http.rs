@@ -81,7 +81,7 @@ impl Transport for HttpTransport {
         let subscribe = if let Request::Subscribe(request) = &request { Some(request.clone()) } else { None };
         let (sender, receiver) = oneshot::channel();
         let (exchange, named) = (Arc::clone(&self.exchange), space.clone());
-        let call = move || drop(sender.send(exchange.call(&named, request)));
+        let call = move || drop(sender.send(exchange.call(&named, &request)));
         thread::Builder::new().name("feed-call".to_owned()).spawn(call).map_err(|error| error.to_string())?;
         let answer = receiver.await.map_err(|_| "the call broke off".to_owned())??;
         if let Some(subscribe) = subscribe {

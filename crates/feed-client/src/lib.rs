@@ -23,7 +23,7 @@
 //! // When there is one: in the background, until `syncing` is dropped.
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! let _inside = runtime.enter();
-//! let syncing = family.start(Server::new("http://127.0.0.1:4437"))?;
+//! let syncing = family.start(&Server::new("http://127.0.0.1:4437"))?;
 //!
 //! // Local reads wait for nobody: settled blocks first, in the order that everyone has, then what is on its way.
 //! for block in family.read(&groceries, &Default::default(), 100)? {

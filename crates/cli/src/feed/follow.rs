@@ -125,7 +125,7 @@ pub(super) fn while_synchronising(
     let ended = runtime.block_on(async {
         let mut changes = opened.space.changes();
         let syncing = match claim {
-            Some(_) => Some(opened.space.start(place.server()).map_err(failure::start)?),
+            Some(_) => Some(opened.space.start(&place.server()).map_err(failure::start)?),
             None => None,
         };
         let mut trouble = Trouble::default();

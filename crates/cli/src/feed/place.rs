@@ -79,8 +79,8 @@ pub(super) struct Opened {
 }
 
 impl Place {
-    pub(super) fn new(connection: ConnectionArgs, args: PlaceArgs) -> Result<Self, Failure> {
-        Ok(Self { connection, args })
+    pub(super) fn new(connection: ConnectionArgs, args: PlaceArgs) -> Self {
+        Self { connection, args }
     }
 
     pub(super) fn notes(&self) -> Notes {
@@ -131,11 +131,6 @@ impl Place {
         Server { credentials: credentials.unwrap_or_default(), hints, ..Server::new(&self.connection.url) }
     }
 
-    /// The time, as the file counts it.
-    pub(super) fn now_ms(&self) -> u64 {
-        SystemClock.now_ms()
-    }
-
     /// How long to try.
     pub(super) fn patience(&self) -> Duration {
         self.connection.patience().unwrap_or(FOR_EVER)
@@ -154,6 +149,11 @@ impl Opened {
         let own = self.client.replica().setting_or(&setting, &drawn).map_err(failure::replica)?;
         id(&own)
     }
+}
+
+/// The time, as the file counts it.
+pub(super) fn now_ms() -> u64 {
+    SystemClock.now_ms()
 }
 
 /// A name as it may be one.

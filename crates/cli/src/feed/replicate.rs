@@ -4,7 +4,7 @@ use alluvium_feed_client::{From, Keep, Namespace, Selector};
 use alluvium_server::config::parse_seconds;
 use clap::Args;
 
-use super::place::{Place, id};
+use super::place::{Place, id, now_ms};
 use super::{failure, print};
 use crate::stream::failure::Failure;
 
@@ -19,6 +19,7 @@ came within a time. Called again it moves that place. The choice stays in the fi
 
 /// Arguments of `alluvium feed replicate`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct ReplicateArgs {
     /// The feeds.
     feeds: Vec<String>,
@@ -70,7 +71,7 @@ pub(super) fn run(place: &Place, args: &ReplicateArgs) -> Result<(), Failure> {
         return list(place);
     }
     let opened = place.create()?;
-    let since = args.since.map(|seconds| From::Since(place.now_ms().saturating_sub(seconds * 1000)));
+    let since = args.since.map(|seconds| From::Since(now_ms().saturating_sub(seconds * 1000)));
     let from = since.unwrap_or(args.from);
     for feed in &args.feeds {
         let feed = id(feed)?;

@@ -4,7 +4,7 @@ use alluvium_feed_client::{Id, SyncStatus};
 use clap::Args;
 use serde::Serialize;
 
-use super::place::{Opened, Place};
+use super::place::{Opened, Place, now_ms};
 use super::{failure, print};
 use crate::stream::failure::Failure;
 
@@ -59,15 +59,15 @@ pub(super) fn run(place: &Place, args: &StatusArgs) -> Result<(), Failure> {
     }
     match (status.last_ok_at, &status.last_error) {
         (None, None) => print::line("server    never met")?,
-        (Some(at), None) => print::line(format_args!("server    answered {}", ago(place, at)))?,
+        (Some(at), None) => print::line(format_args!("server    answered {}", ago(at)))?,
         (_, Some(error)) => print::line(format_args!("server    {error}"))?,
     }
     Ok(())
 }
 
 /// How long ago something was.
-fn ago(place: &Place, at_ms: u64) -> String {
-    let seconds = place.now_ms().saturating_sub(at_ms) / 1000;
+fn ago(at_ms: u64) -> String {
+    let seconds = now_ms().saturating_sub(at_ms) / 1000;
     match seconds {
         0..120 => format!("{seconds} s ago"),
         120..7200 => format!("{} min ago", seconds / 60),

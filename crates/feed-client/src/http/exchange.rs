@@ -63,8 +63,8 @@ impl Exchange {
     }
 
     /// Sends a request and reads its answer. The error says why there is none.
-    pub(super) fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
-        self.call_within(space, &request, self.call_timeout)
+    pub(super) fn call(&self, space: &Id, request: &Request) -> Result<Response, String> {
+        self.call_within(space, request, self.call_timeout)
     }
 
     /// Like [`Exchange::call`], with a time of its own.

@@ -97,7 +97,10 @@ impl Waiter {
                 Ok(Response::Error(error)) => match error.action() {
                     ClientAction::Wait => self.pause(error.retry_after_ms),
                     // The replica has to subscribe again, and finds out when it pulls.
-                    ClientAction::Resubscribe => self.tell(self.after + 1) || true,
+                    ClientAction::Resubscribe => {
+                        self.tell(self.after + 1);
+                        true
+                    }
                     _ => true,
                 },
                 Ok(_) => true,

@@ -13,7 +13,7 @@ use crate::support::{LONG, Peer, Script, Site, id, json, options, response};
 
 /// What a feed has, in its order; `!` marks what has no final place.
 fn read(space: &Space) -> Vec<String> {
-    let blocks = space.read(&id("f"), &After::Start, 1000).unwrap();
+    let blocks = space.read(&id("f"), &After::Start, 1000).expect("the file");
     let shown = |block: &alluvium_feed_client::Block| {
         let mark = if block.position.is_some() { "" } else { "!" };
         format!("{mark}{}", String::from_utf8_lossy(&block.data.0))
@@ -22,7 +22,7 @@ fn read(space: &Space) -> Vec<String> {
 }
 
 fn write(space: &Space, text: &str) {
-    space.append(&id("f"), None, text.as_bytes().to_vec()).unwrap();
+    space.append(&id("f"), None, text.as_bytes().to_vec()).expect("the file");
 }
 
 /// Waits until a space has what is wanted.
@@ -30,7 +30,7 @@ async fn until(space: &Space, done: impl Fn(&Space) -> bool) {
     let mut changes = space.changes();
     let waiting = async {
         while !done(space) {
-            changes.changed().await.unwrap();
+            changes.changed().await.expect("it is open");
         }
     };
     tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
@@ -61,7 +61,7 @@ async fn news_comes_by_a_request_that_waits_and_not_by_looking_again() {
     for space in [&one, &two] {
         space.replicate(&id("f"), From::Beginning).unwrap();
     }
-    let _running = (one.start(site.named()).unwrap(), two.start(site.named()).unwrap());
+    let _running = (one.start(&site.named()).unwrap(), two.start(&site.named()).unwrap());
     for number in 0..20 {
         let (writer, reader) = if number % 2 == 0 { (&one, &two) } else { (&two, &one) };
         write(writer, &number.to_string());
@@ -78,7 +78,7 @@ async fn a_server_that_comes_back_elsewhere_in_time_is_met_again() {
     let peer = Peer::with(Options { backoff_ms_max: 100, ..options() });
     let space = peer.client.space(&id("s"));
     space.replicate(&id("f"), From::Beginning).unwrap();
-    let running = space.start(site.named()).unwrap();
+    let running = space.start(&site.named()).unwrap();
     // From here on a request waits at the server, which stopping it must not wait for.
     write(&space, "before");
     until(&space, |space| read(space) == ["before"]).await;
@@ -98,7 +98,7 @@ async fn another_process_may_append_to_a_file_that_is_synchronised() {
     let site = Site::start(&folder, None);
     let peer = Peer::new();
     let space = peer.client.space(&id("s"));
-    let _running = space.start(site.named()).unwrap();
+    let _running = space.start(&site.named()).unwrap();
     let other =
         alluvium_feed_client::Client::open(&peer.folder.path().join("r.sqlite"), None, options()).unwrap();
     assert!(peer.client.claim().unwrap().is_some_and(|_held| other.claim().unwrap().is_none()));
@@ -132,8 +132,8 @@ const LISTING: &str = r#"{"_tag":"ListFeedsResponse","requestId":"r","feeds":[]}
 
 /// Asks for a listing, as request `r`.
 async fn ask(server: &Server) -> Result<Response, String> {
-    let transport = HttpTransport::new(server, Env::real()).unwrap();
-    let request_id = RequestId::parse("r").unwrap();
+    let transport = HttpTransport::new(server, Env::real()).expect("a server");
+    let request_id = RequestId::parse("r").expect("a name");
     transport
         .call(&id("a/b"), Request::ListFeeds(ListFeedsRequest { request_id, ..Default::default() }))
         .await
