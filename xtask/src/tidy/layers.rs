@@ -17,7 +17,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-feed-store", 2),
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),
-    ("alluvium-sqlstore", 4),
+    ("alluvium-sqlstore", 3),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
     ("alluvium-server", 5),
