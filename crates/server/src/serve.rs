@@ -1,9 +1,6 @@
 //! The life of a server: open, listen, announce, serve, drain, close.
 
-use std::{
-    io,
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use alluvium_env::Env;
 use alluvium_http::{

@@ -83,11 +83,7 @@ async fn collect_body(streams: &State, request: &mut Request) -> Result<Bytes, F
 }
 
 /// As [`collect_body`], with a limit of its own.
-async fn collect_at_most(
-    streams: &State,
-    request: &mut Request,
-    bytes_max: usize,
-) -> Result<Bytes, Failure> {
+async fn collect_at_most(streams: &State, request: &mut Request, bytes_max: usize) -> Result<Bytes, Failure> {
     let Some(body) = request.body_mut().take() else { return Ok(Bytes::new()) };
     let limits = CollectLimits { bytes_max, ..streams.body_limits(request.headers()) };
     Ok(collect(body, limits).await?)
@@ -161,7 +157,9 @@ fn owner(resource: &Resource) -> Option<&StreamPath> {
 /// What a store that has nothing under `/ds/` is said not to support.
 fn feature(resource: &Resource) -> &'static str {
     match resource {
-        Resource::Bucket(_) | Resource::List(_) | Resource::Stream(_) | Resource::Contract(..) => bucket::BUCKETS,
+        Resource::Bucket(_) | Resource::List(_) | Resource::Stream(_) | Resource::Contract(..) => {
+            bucket::BUCKETS
+        }
         Resource::LatestSnapshot(_) | Resource::Snapshot(..) => snapshot::SNAPSHOTS,
         Resource::Bootstrap(_) => bootstrap::BOOTSTRAPS,
         Resource::Batch(_) => batch::BATCHES,

@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_window_is_split_between_appends_and_the_first_always_fits() {
-        for (bytes_max, kept) in [(1, 1), (4, 1), (5, 1), (9, 2), (10, 2), (11, 2), (14, 2), (15, 3), (99, 3)] {
+        for (bytes_max, kept) in [(1, 1), (4, 1), (5, 1), (9, 2), (10, 2), (11, 2), (14, 2), (15, 3), (99, 3)]
+        {
             let mut first = window(&[5, 4, 6]);
             let rest = first.split_at_append(bytes_max);
             assert_eq!(lengths(&first), &[5, 4, 6][..kept], "{bytes_max}");

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use alluvium_engine::{AppendRequest, Appended, CreateConflict, CreateError, CreateRequest, Created, LookupError};
+use alluvium_engine::{
+    AppendRequest, Appended, CreateConflict, CreateError, CreateRequest, Created, LookupError,
+};
 use alluvium_protocol::{
     AppendRejection, Incarnation, Offset, OffsetQuery, StreamError, StreamPath,
     error::Conflict,
     store::{
-        AppendOptions, GetOptions, PutOptions, StoreError, StoreResult, StreamMessage, StreamStore,
+        AppendOptions, GetOptions, PutOptions, Repeats, StoreError, StoreResult, StreamMessage, StreamStore,
         WaitOptions,
     },
 };
@@ -88,6 +90,7 @@ pub(super) async fn append(
         producer: request.producer,
         retry_metadata: request.retry_metadata,
         close: request.close,
+        repeats: Repeats::Recognised,
     };
     let appended = store.append(path, request.body, options).await?;
     Ok(Appended {
@@ -207,8 +210,7 @@ impl StoredReader {
 
     /// Waits until there is something past `past`, or never will be, and keeps it.
     pub(super) async fn wait(&mut self, past: Offset) {
-        let options =
-            WaitOptions { expected_incarnation: Some(self.facts.incarnation), renew_ttl: false };
+        let options = WaitOptions { expected_incarnation: Some(self.facts.incarnation), renew_ttl: false };
         loop {
             match self.store.wait_for_data(&self.path, past, WAIT, options).await {
                 Ok(waited) if waited.timed_out => {}

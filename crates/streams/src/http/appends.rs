@@ -1,11 +1,7 @@
 //! `GET …/appends`: whole appends, by their numbers (docs/store-api.md).
 
 use alluvium_http::Response;
-use alluvium_protocol::{
-    StreamPath, json,
-    sse::base64,
-    store::AppendBatch,
-};
+use alluvium_protocol::{StreamPath, json, sse::base64, store::AppendBatch};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -32,10 +32,11 @@ pub(super) async fn set(
     request: &mut Request,
 ) -> Result<Response, Failure> {
     let engine = streams.backend.engine(ATTRIBUTES)?;
-    let body = collect_at_most(streams, request, ATTRIBUTES_BYTES_MAX).await.map_err(|error| match error {
-        Failure::BodyTooLarge { .. } => InvalidAttributes::TooLarge.into(),
-        error => error,
-    })?;
+    let body =
+        collect_at_most(streams, request, ATTRIBUTES_BYTES_MAX).await.map_err(|error| match error {
+            Failure::BodyTooLarge { .. } => InvalidAttributes::TooLarge.into(),
+            error => error,
+        })?;
     engine.set_attributes(path, Attributes::parse(&body)?).await?;
     Ok(respond(StatusCode::NO_CONTENT))
 }

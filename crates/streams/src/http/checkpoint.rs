@@ -5,8 +5,9 @@ use alluvium_protocol::{Offset, StreamPath, store::FoldCheckpoint};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    Request, collect_at_most,
+    Request,
     claim::{check, check_stream},
+    collect_at_most,
     error::{Failure, InvalidContract},
     headers::{
         self, NO_STORE, STREAM_CHECKPOINT_OFFSET, STREAM_CHECKPOINT_VERSION, respond, set_incarnation,

@@ -9,7 +9,12 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{body::on_blocking_thread, bucket::{BUCKETS, json_response}, error::Failure, query};
+use super::{
+    body::on_blocking_thread,
+    bucket::{BUCKETS, json_response},
+    error::Failure,
+    query,
+};
 use crate::state::State;
 
 /// One page, as its JSON text has it.

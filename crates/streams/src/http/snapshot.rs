@@ -24,7 +24,8 @@ pub(super) const SNAPSHOTS: &str = "snapshots";
 
 /// `GET …/snapshot`: where the latest one is.
 pub(super) fn latest(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
-    let snapshot = streams.backend.engine(SNAPSHOTS)?.latest_snapshot(path)?.ok_or(Failure::SnapshotNotFound)?;
+    let snapshot =
+        streams.backend.engine(SNAPSHOTS)?.latest_snapshot(path)?.ok_or(Failure::SnapshotNotFound)?;
     let place = format!("{}/snapshot/{}", path.url_path(), snapshot.offset);
     // Relative to the server unless that is known under another URL.
     let place = match &streams.options.public_url {

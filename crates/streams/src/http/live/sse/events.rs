@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 
 use alluvium_engine::{End, ReadError, ReadFault, ReadPlan, StreamReader};
+use alluvium_http::HeldResponse;
 use alluvium_protocol::{
     Incarnation, Offset, SseEncoding,
     sse::{Control, DataEvent, TextSplit, control_event},
 };
-use alluvium_http::HeldResponse;
 use bytes::Bytes;
 
 use crate::{
