@@ -152,8 +152,15 @@ impl StreamStore for EngineStore {
         data: Bytes,
         options: AppendOptions,
     ) -> StoreResult<AppendResult> {
+        let content_type = match options.content_type {
+            // The base protocol, by whose rules repetitions are recognised, wants it named.
+            None if options.repeats == Repeats::Recognised => {
+                self.engine.head(path).ok().map(|head| head.content_type)
+            }
+            given => given,
+        };
         let request = AppendRequest {
-            content_type: options.content_type,
+            content_type,
             body: data,
             seq: options.seq,
             producer: options.producer,
