@@ -127,12 +127,11 @@ impl Backend {
                 let reader = engine.open_stream(path)?;
                 check(expected, reader.incarnation())?;
                 // In place if that takes no waiting for the disk, else where blocking is allowed.
-                let from = match reader.resolve_cached(query)? {
-                    Some(offset) => offset,
-                    None => {
-                        let reader = reader.clone();
-                        on_blocking_thread(move || reader.resolve(query)).await?
-                    }
+                let from = if let Some(offset) = reader.resolve_cached(query)? {
+                    offset
+                } else {
+                    let reader = reader.clone();
+                    on_blocking_thread(move || reader.resolve(query)).await?
                 };
                 Ok((Source::Engine(reader), from))
             }
@@ -195,10 +194,11 @@ impl Backend {
         path: &StreamPath,
         checkpoint: FoldCheckpoint,
     ) -> Result<(), Failure> {
-        Ok(match self {
+        match self {
             Self::Engine(engine) => engine.put_fold_checkpoint(path, checkpoint).await?,
             Self::Sqlite(store) => Box::pin(store.put_fold_checkpoint(path, checkpoint)).await?,
-        })
+        }
+        Ok(())
     }
 
     pub(crate) async fn checkpoint(

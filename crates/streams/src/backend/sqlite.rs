@@ -196,11 +196,10 @@ impl StoredReader {
     pub(super) async fn window(&mut self, from: Offset) -> Result<Window, Failure> {
         match self.ready.take() {
             Some(Ok(window)) if window.start == from => return Ok(window),
-            Some(Err(error)) => return Err(self.failure(error)),
+            Some(Err(error)) => return Err(reader_failure(error)),
             Some(Ok(_)) | None => {}
         }
-        let got = self.get(OffsetQuery::At(from), false).await?;
-        Ok(got)
+        self.get(OffsetQuery::At(from), false).await
     }
 
     /// Keeps what was read and not wanted yet.
@@ -249,7 +248,7 @@ impl StoredReader {
         for index in (earliest..=at.append_index).rev() {
             let same = Some(self.facts.incarnation);
             let end = self.store.append_end_offset(&self.path, index, same).await;
-            let Some(end) = end.map_err(|error| self.failure(error))? else { continue };
+            let Some(end) = end.map_err(reader_failure)? else { continue };
             if end.position <= wanted {
                 let start = Offset::new(end.append_index, wanted);
                 let window = self.get(OffsetQuery::At(start), false).await?;
@@ -267,7 +266,7 @@ impl StoredReader {
     async fn get(&self, offset: OffsetQuery, renew_ttl: bool) -> Result<Window, Failure> {
         let expected_incarnation = Some(self.facts.incarnation);
         let options = GetOptions { offset, expected_incarnation, renew_ttl };
-        let got = self.store.get(&self.path, options).await.map_err(|error| self.failure(error))?;
+        let got = self.store.get(&self.path, options).await.map_err(reader_failure)?;
         Ok(Window {
             start: offset.resolve(got.next_offset),
             messages: got.messages,
@@ -276,9 +275,9 @@ impl StoredReader {
             closed: got.closed,
         })
     }
+}
 
-    /// For a reader a stream that was replaced is one that is gone.
-    fn failure(&self, error: StoreError) -> Failure {
-        if is_replaced(&error) { LookupError::NotFound.into() } else { error.into() }
-    }
+/// For a reader a stream that was replaced is one that is gone.
+fn reader_failure(error: StoreError) -> Failure {
+    if is_replaced(&error) { LookupError::NotFound.into() } else { error.into() }
 }
