@@ -6,13 +6,13 @@ use alluvium_protocol::store::{StoreFault, StoreResult};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
-use crate::native::connection::Connection;
+use crate::native::connection::Runner;
 use crate::native::options::SqliteOptions;
 
 /// A write. It may be run more than once: if another write of its transaction breaks, all of them are run anew.
 pub(crate) trait Job: Send {
     /// Does the write in the transaction that is open, and keeps the answer.
-    fn run(&mut self, sql: &mut Connection, now_ms: u64);
+    fn run(&mut self, sql: &mut Runner<'_>, now_ms: u64);
 
     /// Bytes of data in it.
     fn bytes(&self) -> usize;
@@ -31,10 +31,10 @@ struct Operation<F, T> {
 
 impl<F, T> Job for Operation<F, T>
 where
-    F: FnMut(&mut Connection, u64) -> StoreResult<T> + Send,
+    F: FnMut(&mut Runner<'_>, u64) -> StoreResult<T> + Send,
     T: Send,
 {
-    fn run(&mut self, sql: &mut Connection, now_ms: u64) {
+    fn run(&mut self, sql: &mut Runner<'_>, now_ms: u64) {
         self.answer = Some((self.run)(sql, now_ms));
     }
 
@@ -119,7 +119,7 @@ impl Jobs {
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         bytes: usize,
-        run: impl FnMut(&mut Connection, u64) -> StoreResult<T> + Send + 'static,
+        run: impl FnMut(&mut Runner<'_>, u64) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
         self.push(Box::new(Operation { bytes, run, answer: None, reply }))?;

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::bounds::Bounds;
-use crate::native::connection::Connection;
+use crate::native::connection::{Connection, Runner};
 use crate::native::jobs::Jobs;
 use crate::native::open::{self, OpenError};
 use crate::native::options::{ReadMode, SqliteOptions};
@@ -123,7 +123,7 @@ impl SqliteStore {
     /// Reads in the mode that the options say.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut Connection, &Scope<'_>) -> StoreResult<T> + Send + 'static,
+        read: impl FnOnce(&mut Runner<'_>, &Scope<'_>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let shared = self.shared();
         let turn = shared.readers.turn().await?;
@@ -149,7 +149,7 @@ impl SqliteStore {
     async fn write<T: Send + 'static>(
         &self,
         bytes: usize,
-        mut write: impl FnMut(&mut Connection, &Scope<'_>) -> StoreResult<T> + Send + 'static,
+        mut write: impl FnMut(&mut Runner<'_>, &Scope<'_>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let shared = Arc::clone(self.shared());
         let jobs = &self.shared().jobs;
