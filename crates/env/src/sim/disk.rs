@@ -221,6 +221,11 @@ impl DiskFile for SimFile {
         self.run(|state| Ok(state.content(self.inode).len()))
     }
 
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.run(|state| state.truncate(self.inode, &self.path, len))
+    }
+
     fn fill_zero(&self, len: u64) -> io::Result<()> {
         self.check_writable()?;
         self.run(|state| state.fill_zero(self.inode, &self.path, len))

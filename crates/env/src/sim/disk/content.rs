@@ -37,6 +37,8 @@ pub(super) struct Content {
     durable: Vec<u8>,
     /// Per sector written since the last sync, every version it had, oldest first.
     dirty: BTreeMap<u64, Vec<Box<[u8]>>>,
+    /// The least length that the file was cut to since the last sync.
+    cut: Option<usize>,
 }
 
 impl Content {
@@ -71,7 +73,29 @@ impl Content {
         }
     }
 
+    pub(super) fn truncate(&mut self, len: u64) {
+        let len = index(len);
+        if len >= self.live.len() {
+            return;
+        }
+        self.live.truncate(len);
+        let first_gone = (len as u64).div_ceil(SECTOR_BYTES);
+        // Unsynced sectors behind the cut count as lost; what was durable there may come back.
+        self.dirty.retain(|sector, _| *sector < first_gone);
+        if let Some(end) = (len as u64).checked_sub(1) {
+            let sector = end / SECTOR_BYTES;
+            let bytes = self.sector(sector).into();
+            if let Some(versions) = self.dirty.get_mut(&sector) {
+                versions.push(bytes);
+            }
+        }
+        self.cut = Some(self.cut.map_or(len, |cut| cut.min(len)));
+    }
+
     pub(super) fn sync(&mut self) {
+        if let Some(cut) = self.cut.take() {
+            self.durable.truncate(cut);
+        }
         self.durable.resize(self.live.len(), 0);
         for (&sector, versions) in &self.dirty {
             if let Some(last) = versions.last() {
@@ -83,6 +107,9 @@ impl Content {
 
     /// A failed sync: some of the unsynced sectors were written, the others never will be, and all count as clean.
     pub(super) fn sync_fails(&mut self, rng: &mut Rng) {
+        if let Some(cut) = self.cut.take().filter(|_| rng.percent(50)) {
+            self.durable.truncate(cut);
+        }
         for (sector, versions) in std::mem::take(&mut self.dirty) {
             if let Some(last) = versions.last().filter(|_| rng.percent(50)) {
                 place(&mut self.durable, sector, last);
@@ -92,6 +119,16 @@ impl Content {
 
     pub(super) fn crash(&mut self, rng: &mut Rng, keep: Keep, counts: &mut FaultCounts) {
         let live_len = self.live.len();
+        if let Some(cut) = self.cut.take() {
+            let kept = match keep {
+                Keep::Everything => true,
+                Keep::Nothing => false,
+                Keep::Percent(_) | Keep::Prefix => rng.percent(50),
+            };
+            if kept {
+                self.durable.truncate(cut);
+            }
+        }
         let dirty = std::mem::take(&mut self.dirty);
         let cut = rng.below(dirty.len() as u64 + 1);
         for (nth, (sector, versions)) in dirty.into_iter().enumerate() {

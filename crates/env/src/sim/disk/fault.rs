@@ -33,6 +33,7 @@ pub enum Operation {
     Open,
     Read,
     Write,
+    Truncate,
     FillZero,
     SyncFile,
     SyncDir,

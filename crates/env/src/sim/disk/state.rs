@@ -308,6 +308,14 @@ impl State {
         self.place(inode, &zeros, 0, fate)
     }
 
+    pub(super) fn truncate(&mut self, inode: u64, path: &Path, len: u64) -> io::Result<()> {
+        let fate = self.begin(Operation::Truncate, path, len, &[])?;
+        if fate != Fate::Fails {
+            self.content(inode).truncate(len);
+        }
+        self.end(fate)
+    }
+
     fn place(&mut self, inode: u64, data: &[u8], at: u64, fate: Fate) -> io::Result<()> {
         let mut data = data;
         if fate == Fate::Fails {

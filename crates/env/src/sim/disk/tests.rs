@@ -322,3 +322,31 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn a_cut_is_certain_only_after_a_sync() {
+    let (mut cut, mut back) = (0, 0);
+    for seed in 0..50 {
+        let disk = disk(seed);
+        let file = durable_file(&disk, "a", &[7; 3000]);
+        file.truncate(1000).unwrap();
+        file.truncate(2000).unwrap();
+        assert_eq!(file.len().unwrap(), 1000, "cutting never grows a file");
+        disk.restart();
+        match content(&disk, "a").unwrap().as_slice() {
+            bytes if bytes == [7; 1000] => cut += 1,
+            bytes if bytes == [7; 3000] => back += 1,
+            other => panic!("seed {seed}: {} bytes", other.len()),
+        }
+        let file = durable_file(&disk, "b", &[7; 3000]);
+        file.truncate(1000).unwrap();
+        file.sync_data().unwrap();
+        // What a later write leaves out reads as zeros, not as what was cut.
+        file.write_all_at(&[&[8]], 2000).unwrap();
+        file.sync_data().unwrap();
+        disk.restart();
+        let expected = [vec![7; 1000], vec![0; 1000], vec![8]].concat();
+        assert_eq!(content(&disk, "b"), Some(expected), "seed {seed}");
+    }
+    assert!(cut > 0 && back > 0, "{cut} {back}");
+}

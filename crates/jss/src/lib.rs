@@ -1,0 +1,36 @@
+//! The segment files of a Jetstream archive, format `jss` version 1: events of an AT Protocol network in columns, in
+//! compressed blocks, with an index that says which blocks a reader needs.
+//!
+//! The format is that of the reference implementation, and its tools read what this crate writes.
+//!
+//! Nothing here decides what is archived or gives a sequence number: rows come with theirs. Files are reached through
+//! [`alluvium_env::Disk`] only.
+
+pub mod block;
+mod codec;
+pub mod collections;
+pub mod error;
+pub mod event;
+#[cfg(test)]
+mod fixtures;
+pub mod frame;
+pub mod gloom;
+pub mod header;
+pub mod index;
+pub mod metadata;
+pub mod name;
+pub mod read;
+mod recover;
+pub mod write;
+
+pub use block::{Block, BlockBuilder, RowRef};
+pub use error::{Damage, Error, Field, FrameDamage, Refused};
+pub use event::{Event, Kind, Row};
+pub use gloom::DidHash;
+pub use header::Header;
+pub use index::BlockInfo;
+pub use metadata::{Metadata, ReadLimits};
+pub use name::SegmentIndex;
+pub use read::Sealed;
+pub use recover::{Opened, Recovery, Tail, open};
+pub use write::{WriteLimits, Writer};
