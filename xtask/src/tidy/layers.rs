@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),
     ("alluvium-jetstream-simulator", 3),
+    ("alluvium-jetstream-wire", 3),
     ("alluvium-sqlstore", 4),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
