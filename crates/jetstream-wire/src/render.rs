@@ -3,6 +3,8 @@
 //! Order of keys, escapes and numbers are those of the existing servers, to the byte: clients compare strings and
 //! hashes.
 
+use std::fmt::Write as _;
+
 use alluvium_atproto::cbor::{CborError, Map, Value, decode_lenient};
 use alluvium_atproto::json::{write_json, write_text};
 use alluvium_atproto::{Cid, Codec};
@@ -45,10 +47,7 @@ pub enum Unrenderable {
 impl Wire {
     /// Whether events of this kind appear on the wire at all.
     pub const fn shows(self, kind: Kind) -> bool {
-        match (self, kind) {
-            (_, Kind::Unknown(_)) | (Self::V1, Kind::Sync | Kind::CreateResync) => false,
-            _ => true,
-        }
+        !matches!((self, kind), (_, Kind::Unknown(_)) | (Self::V1, Kind::Sync | Kind::CreateResync))
     }
 
     /// The text of an event, without a line break; none for a kind that this wire does not show.
@@ -90,11 +89,12 @@ fn member(name: &str, text: &str, out: &mut String) {
 }
 
 /// `,"name":number`.
-fn number(name: &str, number: impl ToString, out: &mut String) {
+fn number(name: &str, number: impl std::fmt::Display, out: &mut String) {
     out.push_str(",\"");
     out.push_str(name);
     out.push_str("\":");
-    out.push_str(&number.to_string());
+    // A string takes everything.
+    _ = write!(out, "{number}");
 }
 
 const fn topic_name(topic: Topic) -> &'static str {

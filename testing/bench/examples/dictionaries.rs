@@ -3,6 +3,7 @@
 //! `cargo run --release -p alluvium-bench --example dictionaries -- FOLDER` writes one for each wire that has its own,
 //! under the ids that are given here. A dictionary that was handed out once is never changed: a new one gets a new id.
 #![expect(clippy::print_stdout, reason = "it tells what it made")]
+#![expect(clippy::disallowed_methods, reason = "no server runs here that would need its files simulated")]
 
 use std::path::Path;
 

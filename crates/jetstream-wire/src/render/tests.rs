@@ -95,7 +95,7 @@ fn a_replacement_of_a_repository_has_its_blocks_in_the_form_of_the_wire() {
     ));
     assert!(
         text(Wire::Events, &with_blocks)
-            .contains(r##"#sync","did":"did:web:a.example","seq":5,"sync":{"blocks":{"$bytes":"AQ"},"did""##)
+            .contains(r#"#sync","did":"did:web:a.example","seq":5,"sync":{"blocks":{"$bytes":"AQ"},"did""#)
     );
     let none = r#"{"blocks":null,"rev":"r"}"#;
     assert!(text(Wire::V2, &event(Kind::Sync, none)).contains(r#""sync":{"blocks":"","rev":"r"}"#));
@@ -127,7 +127,7 @@ fn what_cannot_be_read_is_an_error_and_later_kinds_are_passed_over() {
 fn notices_have_the_form_of_their_wire() {
     assert_eq!(
         info("OutdatedCursor", "begins at \"5\""),
-        r##"{"$type":"message","payload":{"$type":"network.bsky.jetstream.subscribeEvents#info","message":"begins at \"5\"","name":"OutdatedCursor"}}"##
+        r#"{"$type":"message","payload":{"$type":"network.bsky.jetstream.subscribeEvents#info","message":"begins at \"5\"","name":"OutdatedCursor"}}"#
     );
     assert_eq!(
         error("ConsumerTooSlow", "reconnect with cursor=5"),
