@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use alluvium_protocol::store::{StoreFault, StoreResult};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::native::connection::Runner;
 use crate::native::options::SqliteOptions;
@@ -79,6 +79,8 @@ pub(crate) struct Jobs {
     bytes_max: usize,
     waiting: Mutex<Waiting>,
     ready: Condvar,
+    /// Tells those who want to know that the writer has given up.
+    gave_up: Notify,
 }
 
 #[derive(Default)]
@@ -86,6 +88,8 @@ struct Waiting {
     jobs: Vec<Box<dyn Job>>,
     bytes: usize,
     stopped: bool,
+    /// It has stopped because a write failed, and not because it was told to.
+    gave_up: bool,
     /// The writer sleeps and wants to be woken.
     asleep: bool,
 }
@@ -107,6 +111,7 @@ impl Jobs {
             bytes_max: options.queue_bytes_max,
             waiting: Mutex::default(),
             ready: Condvar::new(),
+            gave_up: Notify::new(),
         }
     }
 
@@ -201,15 +206,29 @@ impl Jobs {
         }
     }
 
+    /// Waits until the writer gives up.
+    pub(crate) async fn gave_up(&self) {
+        let mut told = std::pin::pin!(self.gave_up.notified());
+        // From here on nothing is missed.
+        told.as_mut().enable();
+        if !self.waiting.lock().gave_up {
+            told.await;
+        }
+    }
+
     /// Takes no more writes. Those that wait are still done if `finish`, else they are refused.
     pub(crate) fn stop(&self, finish: bool) {
         let refused = {
             let mut waiting = self.waiting.lock();
             waiting.stopped = true;
+            waiting.gave_up |= !finish;
             waiting.asleep = false;
             self.ready.notify_all();
             if finish { Vec::new() } else { std::mem::take(&mut waiting.jobs) }
         };
+        if !finish {
+            self.gave_up.notify_waiters();
+        }
         for job in refused {
             job.finish(Some(StoreFault::Stopped));
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection as Raw, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection as Raw, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
 use crate::bounds::BoundsError;
 use crate::native::options::SqliteOptions;
@@ -40,6 +40,20 @@ pub enum OpenError {
     /// The system refuses the writer a thread.
     #[error("the writer does not start: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl OpenError {
+    /// Whether the file is there and is no database of this store: damaged, of another format, or not SQLite's at all.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            Self::Format { .. } | Self::ForeignTables { .. } => true,
+            Self::Database(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+            ),
+            Self::Bounds(_) | Self::Thread(_) => false,
+        }
+    }
 }
 
 /// The connection that writes. Makes the tables if the database is new.

@@ -105,6 +105,17 @@ impl SqliteStore {
         self.inner.close();
     }
 
+    /// Waits until the store stops by itself, because a write has failed and nothing is known about what of it is on
+    /// the disk. Opening it again finds out.
+    pub async fn failed(&self) {
+        self.shared().jobs.gave_up().await;
+    }
+
+    /// The ceilings that it was opened with.
+    pub fn bounds(&self) -> &Bounds {
+        &self.shared().bounds
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }

@@ -7,7 +7,7 @@ use alluvium_protocol::claim::ProducerDecision;
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::limits::STREAM_SEQ_BYTES_MAX;
 use alluvium_protocol::store::{
-    self, Admitted, AppendFacts, AppendOptions, AppendResult, Receipt, RetryMetadata, StoreError,
+    self, Admitted, AppendFacts, AppendOptions, AppendResult, Receipt, Repeats, RetryMetadata, StoreError,
     StoreResult, StreamFacts,
 };
 use alluvium_protocol::{Lifetime, Offset, ProducerStamp, ProducerState, StreamError, StreamPath, json};
@@ -69,11 +69,15 @@ async fn attempt<S: Sql>(
         Admitted::AlreadyClosed => Ok(Some(result(&row, row.tail, None, true, false))),
         Admitted::Compare { state } => {
             let stamp = stamp.ok_or_else(|| corrupt(path, "a repetition without a producer"))?;
-            let receipt = compare(sql, scope, path, &row, stamp, &stored, options).await?;
+            let end = if compares(&row, options) {
+                compare(sql, scope, path, &row, stamp, &stored, options).await?.end
+            } else {
+                row.tail
+            };
             if matches!(row.lifetime, Lifetime::Ttl { .. }) {
                 get::renew(sql, scope, path, row.incarnation).await?;
             }
-            Ok(Some(result(&row, receipt.end, Some(state), row.closed, false)))
+            Ok(Some(result(&row, end, Some(state), row.closed, false)))
         }
         Admitted::Write { producer, end } => {
             let write = Write { scope, path, row: &row, stored: &stored, options, end };
@@ -259,6 +263,11 @@ async fn load_lane<S: Sql>(
     })
     .await?;
     lane.map_err(|what| corrupt(path, what).into())
+}
+
+/// Whether a repetition must be as its first attempt was.
+fn compares(row: &StreamRow, options: &AppendOptions) -> bool {
+    options.repeats == Repeats::Compared || row.claim.is_some() || options.retry_metadata.is_some()
 }
 
 /// Compares a repetition with its first attempt, byte for byte.
