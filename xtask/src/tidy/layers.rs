@@ -16,6 +16,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-jss", 2),
     ("alluvium-http", 2),
     ("alluvium-feed-store", 2),
+    ("alluvium-jetstream-archive", 3),
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),
     ("alluvium-sqlstore", 4),
