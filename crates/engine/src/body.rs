@@ -5,6 +5,7 @@
 //! under way. When the last one goes, the next sweep has its end recorded.
 
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,15 +16,21 @@ use crate::command::Command;
 use crate::engine::Inner;
 use crate::stream::Stream;
 
-/// Streams that nobody holds any more and whose end is to be recorded.
+/// Streams that nobody holds any more and whose end is to be recorded, and files of uploads that came to nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
     streams: Mutex<Vec<Arc<Stream>>>,
+    files: Mutex<Vec<PathBuf>>,
 }
 
 impl Released {
     pub(crate) fn push(&self, stream: Arc<Stream>) {
         self.streams.lock().push(stream);
+    }
+
+    /// Has a file removed that nothing refers to.
+    pub(crate) fn push_file(&self, path: PathBuf) {
+        self.files.lock().push(path);
     }
 }
 
@@ -86,6 +93,12 @@ impl Inner {
             let Some(stream) = stream.1.upgrade() else { continue };
             // Dropped after the lock.
             let _given_up = stream.shared.lock().give_up_superseded(now_ms);
+        }
+        for path in std::mem::take(&mut *shard.released.files.lock()) {
+            if let Err(error) = self.env.disk.remove(&path) {
+                // The next start finds that nothing refers to it.
+                tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "not removed");
+            }
         }
         let released = std::mem::take(&mut *shard.released.streams.lock());
         for stream in released {

@@ -189,7 +189,8 @@ impl Inner {
                     | Mutation::Publish(_)
                     | Mutation::Attributes(_)
                     | Mutation::Claim(_)
-                    | Mutation::FoldCheckpoint(_) => Vec::new(),
+                    | Mutation::FoldCheckpoint(_)
+                    | Mutation::Body(_) => Vec::new(),
                 };
                 let last = lengths.len().saturating_sub(1);
                 lengths.into_iter().enumerate().map(|(index, length)| (length, index == last)).collect()

@@ -402,7 +402,7 @@ impl Committer {
         if let Some(refusal) = refusal {
             return self.answer(Reply::CreateBucket(reply, Err(refusal)));
         }
-        let bucket = Arc::new(Bucket::new(id.clone(), self.next_id(shard), now_ms));
+        let bucket = Arc::new(Bucket::new(id.clone(), shard.next_id(), now_ms));
         let create = journal::Create {
             path: key_of(&id),
             incarnation: 0,

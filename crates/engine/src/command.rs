@@ -9,16 +9,16 @@ use alluvium_protocol::{
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::body::BodyHold;
 use crate::bucket::{BucketHead, Deletion, Reservation};
 use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
-    PublishError, StorageError,
+    PublishError,
 };
 use crate::publish::{PublishRequest, Published};
 use crate::repeat::Answered;
 use crate::request::{Created, Payload, Terms};
 use crate::stream::{Birth, Fork, Pin, Stream};
+use crate::upload::Uploaded;
 
 /// Bytes reserved in a segment for a record beyond its payload, path, types and ids.
 const RECORD_OVERHEAD_MAX: u64 = 512;
@@ -36,8 +36,6 @@ pub(crate) enum Command {
     Append(Box<AppendCommand>),
     /// Many appends to one stream.
     Batch(Box<BatchCommand>),
-    /// A part of the body of a snapshot.
-    Part(Box<PartCommand>),
     Publish(Box<PublishCommand>),
     Attributes(Box<AttributesCommand>),
     Acquire(Box<AcquireCommand>),
@@ -118,22 +116,10 @@ pub(crate) struct BatchCommand {
 }
 
 #[derive(Debug)]
-pub(crate) struct PartCommand {
-    /// The body, unless this is its first part.
-    pub(crate) body: Option<BodyHold>,
-    pub(crate) content_type: ContentType,
-    pub(crate) data: Bytes,
-    pub(crate) reply: oneshot::Sender<Result<BodyHold, StorageError>>,
-}
-
-#[derive(Debug)]
 pub(crate) struct PublishCommand {
     pub(crate) stream: Arc<Stream>,
     pub(crate) request: PublishRequest,
-    /// What was committed of the body.
-    pub(crate) body: Option<BodyHold>,
-    /// What was not.
-    pub(crate) rest: Bytes,
+    pub(crate) body: Uploaded,
     /// The length of the whole body in bytes.
     pub(crate) length: u64,
     pub(crate) reply: oneshot::Sender<Result<Published, PublishError>>,
@@ -195,8 +181,7 @@ impl Command {
             Self::Batch(command) => {
                 command.items.iter().flatten().map(|item| item.payload.data.len() as u64).sum()
             }
-            Self::Part(command) => command.data.len() as u64,
-            Self::Publish(command) => command.rest.len() as u64,
+            Self::Publish(command) => command.body.journal_bytes(),
             Self::Checkpoint(command) => command.data.len() as u64,
             Self::Attributes(_)
             | Self::Acquire(_)
@@ -238,12 +223,9 @@ impl Command {
                 RECORD_OVERHEAD_MAX
                     + command.items.iter().flatten().map(AppendItem::journal_bytes_max).sum::<u64>()
             }
-            Self::Part(command) => {
-                RECORD_OVERHEAD_MAX + (command.data.len() + command.content_type.as_str().len()) as u64
-            }
             Self::Publish(command) => {
                 let content_type = command.request.content_type.as_str();
-                2 * RECORD_OVERHEAD_MAX + (command.rest.len() + content_type.len()) as u64
+                2 * RECORD_OVERHEAD_MAX + content_type.len() as u64 + command.body.journal_bytes()
             }
             Self::Attributes(command) => RECORD_OVERHEAD_MAX + command.attributes.as_json().len() as u64,
             Self::Acquire(command) => RECORD_OVERHEAD_MAX + command.producer_id.as_str().len() as u64,

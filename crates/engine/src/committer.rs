@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, StreamId, Written};
+use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, Written};
 use alluvium_protocol::{Attributes, BucketId, Offset, Snapshot, StreamPath};
 
 use crate::body::BodyHold;
@@ -39,8 +40,6 @@ pub(crate) struct Committer {
     pub(crate) bucket_changes: HashMap<BucketId, bool>,
     /// Where in this batch the data of snapshots lies: live readers have no use for it in memory.
     pub(crate) cold: Vec<u32>,
-    /// Counts the streams that this shard has ever had.
-    pub(crate) next_stream: u64,
 }
 
 /// One command's effect on what readers see, and its answer.
@@ -88,7 +87,7 @@ pub(crate) struct Grown {
 }
 
 impl Committer {
-    pub(crate) fn new(writer: JournalWriter, next_stream: u64) -> Self {
+    pub(crate) fn new(writer: JournalWriter) -> Self {
         Self {
             writer,
             batch: BatchBuilder::new(),
@@ -97,7 +96,6 @@ impl Committer {
             created: HashMap::new(),
             bucket_changes: HashMap::new(),
             cold: Vec::new(),
-            next_stream,
         }
     }
 
@@ -164,7 +162,6 @@ impl Committer {
         match command {
             Command::Append(command) => self.admit_append(inner, *command, now_ms),
             Command::Batch(command) => self.admit_batch(inner, *command, now_ms),
-            Command::Part(command) => self.admit_part(shard, *command, now_ms),
             Command::Publish(command) => self.admit_publish(inner, shard, *command, now_ms),
             Command::Attributes(command) => self.admit_attributes(*command, now_ms),
             Command::Acquire(command) => self.admit_claim(*command, now_ms),
@@ -193,12 +190,6 @@ impl Committer {
         self.outcomes.push(Outcome { effect, reply });
     }
 
-    pub(crate) fn next_id(&mut self, shard: &Shard) -> StreamId {
-        let id = StreamId::new(self.next_stream, shard.index);
-        self.next_stream += 1;
-        id
-    }
-
     fn refuse(&mut self, inner: &Inner, shard: &Shard, command: Command, error: StorageError) {
         match command {
             Command::Append(command) => self.answer(Reply::Append(command.reply, Err(error.into()))),
@@ -208,7 +199,6 @@ impl Committer {
             }
             Command::Delete(command) => self.answer(Reply::Delete(command.reply, Err(error.into()))),
             Command::Batch(command) => self.answer(Reply::Batch(command.reply, Err(error.into()))),
-            Command::Part(command) => self.answer(Reply::Part(command.reply, Err(error))),
             Command::Publish(command) => self.answer(Reply::Publish(command.reply, Err(error.into()))),
             Command::Attributes(command) => {
                 self.answer(Reply::Attributes(command.reply, Err(error.into())));
@@ -230,6 +220,7 @@ impl Committer {
     /// Makes the batch durable, shows it and answers.
     pub(crate) fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
         if !self.batch.is_empty() {
+            inner.last_commit_ms.store(inner.now_ms(), Ordering::Relaxed);
             let batch = std::mem::take(&mut self.batch);
             let written = self.writer.write(batch)?;
             self.batch = self.writer.batch();

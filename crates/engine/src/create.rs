@@ -174,7 +174,7 @@ impl Committer {
                 return self.answer(Reply::Create(reply, Err(error)));
             }
         }
-        let id = self.next_id(shard);
+        let id = shard.next_id();
         // Created when its record says, so that a restart does not tell another time.
         let stream = Arc::new(Stream::new(Birth { id, created_ms: now_ms, ..draft.birth }));
         let mut state = stream.state.lock();

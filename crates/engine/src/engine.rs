@@ -35,6 +35,10 @@ pub(crate) struct Inner {
     pub(crate) buckets: Buckets,
     /// Snapshots being uploaded.
     pub(crate) uploads: AtomicUsize,
+    /// Held while a part of one of them is written: the device has only one at a time before it.
+    pub(crate) upload_turn: tokio::sync::Mutex<()>,
+    /// When something was last committed, to tell whether uploads have the device to themselves.
+    pub(crate) last_commit_ms: AtomicU64,
     pub(crate) spans: SpanCache,
     pub(crate) buffers: Buffers,
     /// Streams held in memory, soft-deleted ones included.
@@ -60,7 +64,7 @@ pub struct Stats {
     pub sealed_segments: u64,
     /// Buckets.
     pub buckets: u64,
-    /// Bodies of snapshots held: published, superseded and being uploaded.
+    /// Bodies of snapshots held: published and superseded.
     pub snapshots: u64,
 }
 

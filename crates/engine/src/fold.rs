@@ -38,6 +38,12 @@ const SEGMENTS_AT_ONCE_MAX: usize = 4;
 /// much.
 const CHECKPOINT_BYTES_PER_STREAM: u64 = 256;
 
+/// Tables of bodies at which a fold looks whether some are to become one: each is a file.
+const UNFOLDED_BODIES_MAX: usize = 64;
+
+/// How many bytes of a checkpoint are written anew for the sake of one such table.
+const UNFOLDED_BODY_WEIGHT: u64 = 256 * 1024;
+
 /// Why a fold gave up. The store is as it was, but for files that the next start or fold removes.
 #[derive(Debug, Error)]
 pub enum FoldError {
@@ -74,6 +80,8 @@ struct Fold<'a> {
     retained: HashSet<StreamId>,
     /// Streams that are durably deleted and needed by nobody, perhaps by a record that this fold does not reach.
     gone: HashSet<StreamId>,
+    /// The tables of the bodies that have a record in the segments and are not known to have ended.
+    bodies: HashMap<StreamId, Arc<Table>>,
     /// What of the others nobody needs, perhaps by a snapshot that this fold does not reach.
     needed: Needed,
 }
@@ -91,6 +99,10 @@ impl Inner {
         }
         if !merge::choose(&shard.folded.lock().tables, self.options.table_bytes_max).is_empty() {
             return true;
+        }
+        let bodies = shard.unfolded_bodies.lock().len();
+        if bodies >= UNFOLDED_BODIES_MAX && bodies as u64 * UNFOLDED_BODY_WEIGHT >= checkpoint_bytes {
+            return sealed > 0 || self.seal(index).is_ok();
         }
         if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes {
             return false;
@@ -141,6 +153,8 @@ impl Inner {
         let last_seq = last_seq.unwrap_or(folded.manifest.last_seq);
         self.clear_unfinished(shard, &mut folded)?;
         folded.unfinished = true;
+        let born = bodies_born(&records);
+        let bodies = shard.unfolded_bodies.lock().clone();
         let fold = Fold {
             inner: self,
             shard,
@@ -149,6 +163,7 @@ impl Inner {
             rewritten,
             retained,
             gone,
+            bodies: bodies.into_iter().filter(|(id, _)| born.contains(id)).collect(),
             needed,
         };
         let next = match fold.run(&folded.tables, last, last_seq) {
@@ -160,7 +175,8 @@ impl Inner {
         shard.gone.lock().retain(|id| !fold.gone.contains(id) || next.emptied.contains(id));
         let previous = std::mem::replace(&mut *folded, next.folded);
         shard.segments.retire(last)?;
-        remove_replaced(self, shard, &previous, &folded);
+        shard.unfolded_bodies.lock().retain(|id, _| !born.contains(id));
+        remove_replaced(self, shard, &previous, &folded, &born);
         Ok(true)
     }
 
@@ -209,6 +225,12 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// The bodies that the records tell of which are in tables of their own.
+fn bodies_born(records: &[Record]) -> HashSet<StreamId> {
+    let bodies = records.iter().filter(|record| matches!(record.mutation, Mutation::Body(_)));
+    bodies.map(|record| record.stream).collect()
 }
 
 /// All records of the segments, sorted by stream; within a stream they keep their order.
@@ -263,6 +285,7 @@ impl Fold<'_> {
             opened.mark_written();
             tables.push(HeldTable { table: Arc::new(opened), live_bytes: 0 });
         }
+        tables.extend(self.bodies.values().map(|table| HeldTable { table: table.clone(), live_bytes: 0 }));
         tables.sort_by_key(|held| held.table.number());
         let mut changed = HashMap::new();
         let emptied = self.write_checkpoint(next_file, last_seq, &mut tables, &mut new_runs, &mut changed)?;

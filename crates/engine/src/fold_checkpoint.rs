@@ -21,6 +21,7 @@ use crate::error::{StorageError, lookup_refusal};
 use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::stream::Stream;
+use crate::upload::Uploaded;
 
 /// Most bytes of a fold checkpoint's text; fewer if an append may not have that many.
 pub const FOLD_CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -87,7 +88,8 @@ impl Committer {
             return self.answer(Reply::Checkpoint(reply, Err(error)));
         }
         let length = data.len() as u64;
-        let (hold, grown) = self.grow_body(shard, None, ContentType::DEFAULT, data, now_ms);
+        let (hold, grown) =
+            self.record_body(shard, Uploaded::Whole(data), shard.next_id(), ContentType::DEFAULT, now_ms);
         let body = StoredBody { stream: hold.id, length };
         let kept = Checkpoint { offset, format_version, body };
         stream.state.lock().contract.get_or_insert_default().checkpoint = Some(kept);

@@ -70,6 +70,7 @@ mod store;
 mod stream;
 mod tables;
 mod threads;
+mod upload;
 
 pub use crate::bootstrap::{BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapMessage};
 pub use crate::boundary::Message;

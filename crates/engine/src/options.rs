@@ -51,6 +51,8 @@ pub const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const SNAPSHOT_BYTES_MAX_DEFAULT: u64 = 128 * 1024 * 1024;
 /// For how long a superseded snapshot stays readable, in milliseconds.
 pub const SNAPSHOT_GRACE_MS_DEFAULT: u64 = 60_000;
+/// Most bytes of a snapshot's body that are written at a time.
+pub const UPLOAD_PART_BYTES_DEFAULT: u32 = 256 * 1024;
 /// Snapshots that may be uploaded at a time.
 pub const UPLOADS_MAX_DEFAULT: usize = 64;
 /// Buckets in one engine.
@@ -125,6 +127,9 @@ pub struct Options {
     pub table_bytes_max: u64,
     /// For how long a superseded snapshot stays readable, in milliseconds.
     pub snapshot_grace_ms: u64,
+    /// Most bytes of a snapshot's body that are written at a time. A body that has no more is committed like an append, a
+    /// longer one goes to a table of its own.
+    pub upload_part_bytes: u32,
     /// Bounds.
     pub limits: Limits,
     /// Who drives the work.
@@ -144,6 +149,7 @@ impl Options {
             fold_segments: FOLD_SEGMENTS_DEFAULT,
             table_bytes_max: TABLE_BYTES_MAX_DEFAULT,
             snapshot_grace_ms: SNAPSHOT_GRACE_MS_DEFAULT,
+            upload_part_bytes: UPLOAD_PART_BYTES_DEFAULT,
             limits: Limits::default(),
             threads: Threads::Spawned,
             on_fault,
@@ -161,6 +167,7 @@ impl fmt::Debug for Options {
             .field("fold_segments", &self.fold_segments)
             .field("table_bytes_max", &self.table_bytes_max)
             .field("snapshot_grace_ms", &self.snapshot_grace_ms)
+            .field("upload_part_bytes", &self.upload_part_bytes)
             .field("limits", &self.limits)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

@@ -1,8 +1,8 @@
 //! Publishing a snapshot (extensions §2.2).
 //!
-//! The body goes through the ordinary group commit, a part at a time and never more than one in the queue, into a
-//! stream of its own that nothing leads to yet. Then one record, in the same batch as the last part or a later one,
-//! makes it the latest snapshot and moves the floor. Dropped before that, the body has no holder left and is collected.
+//! The body goes to the disk by itself ([`crate::upload`]), as a stream of its own that nothing leads to yet. Then one
+//! record, in the same batch as the one that makes the body known, makes it the latest snapshot and moves the floor.
+//! Dropped before that, the body leaves nothing behind.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,20 +15,15 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
 use crate::body::BodyHold;
-use crate::command::{Command, PartCommand, PublishCommand};
-use crate::committer::{Committer, Effect, Grown};
-use crate::create::birth_record;
+use crate::command::{Command, PublishCommand};
+use crate::committer::{Committer, Effect};
 use crate::engine::{Engine, Inner};
 use crate::error::{LookupError, PublishError, ReadError, StorageError};
-use crate::extent::JournalExtent;
 use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::snapshot::{SnapshotHead, SnapshotTag};
 use crate::stream::{Birth, State, Stream, pair_of};
-
-/// Most bytes of a snapshot's body that are committed at a time: enough for a fair rate, and little enough that an
-/// append in the same batch hardly waits for it.
-const PART_BYTES_MAX: usize = 256 * 1024;
+use crate::upload::{BodyWriter, Uploaded};
 
 /// Which snapshot the latest is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +70,8 @@ pub struct Upload {
     inner: Arc<Inner>,
     stream: Arc<Stream>,
     request: PublishRequest,
-    /// What is committed so far.
-    body: Option<BodyHold>,
+    /// What is written so far.
+    writer: Option<BodyWriter>,
     /// What is not.
     part: BytesMut,
     length: u64,
@@ -134,7 +129,7 @@ impl Engine {
             inner: inner.clone(),
             stream,
             request,
-            body: None,
+            writer: None,
             part: BytesMut::new(),
             length: 0,
             is_broken: false,
@@ -180,15 +175,16 @@ fn check_match(
 }
 
 impl Upload {
-    /// Adds bytes to the body. Returns when they are taken: most calls at once, some when an earlier part is durable,
-    /// so that an upload never has more than one part in the committer's queue.
+    /// Adds bytes to the body. Returns when they are taken: most calls at once, some when an earlier part is written, so
+    /// that an upload never holds more than two parts.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), PublishError> {
         let max = self.inner.options.limits.snapshot_bytes_max;
         if self.length + bytes.len() as u64 > max {
             self.is_broken = true;
             return Err(PublishError::TooLarge { max });
         }
-        let part_bytes_max = PART_BYTES_MAX.min(self.inner.options.limits.append_bytes_max as usize).max(1);
+        let options = &self.inner.options;
+        let part_bytes_max = options.upload_part_bytes.min(options.limits.append_bytes_max).max(1) as usize;
         while !bytes.is_empty() {
             if self.part.len() >= part_bytes_max {
                 self.send_part().await?;
@@ -200,21 +196,15 @@ impl Upload {
         Ok(())
     }
 
-    /// Has what is gathered committed. The last part goes with the record that publishes it.
+    /// Has what is gathered written. What is gathered last goes with the rest of what publishing does.
     async fn send_part(&mut self) -> Result<(), PublishError> {
         if self.is_broken {
             return Err(StorageError::Stopped.into());
         }
         self.is_broken = true;
-        let (reply, answer) = oneshot::channel();
-        let command = PartCommand {
-            body: self.body.clone(),
-            content_type: self.request.content_type.clone(),
-            data: self.part.split().freeze(),
-            reply,
-        };
-        self.inner.submit(self.stream.id.shard().into(), Command::Part(Box::new(command)))?;
-        self.body = Some(answer.await.unwrap_or(Err(StorageError::Stopped))?);
+        let (writer, part) = (self.writer.take(), self.part.split().freeze());
+        let shard = self.stream.id.shard().into();
+        self.writer = Some(self.inner.write_part(shard, writer, part).await?);
         self.is_broken = false;
         Ok(())
     }
@@ -225,28 +215,25 @@ impl Upload {
         if self.is_broken {
             return Err(StorageError::Stopped.into());
         }
+        let (shard, rest) = (self.stream.id.shard().into(), self.part.split().freeze());
+        let body = match self.writer.take() {
+            Some(writer) => Uploaded::Stored(self.inner.finish_body(shard, writer, rest).await?),
+            None => Uploaded::Whole(rest),
+        };
         let (reply, answer) = oneshot::channel();
         let command = PublishCommand {
             stream: self.stream.clone(),
             request: self.request.clone(),
-            body: self.body.take(),
-            rest: self.part.split().freeze(),
+            body,
             length: self.length,
             reply,
         };
-        self.inner.submit(self.stream.id.shard().into(), Command::Publish(Box::new(command)))?;
+        self.inner.submit(shard, Command::Publish(Box::new(command)))?;
         answer.await.unwrap_or(Err(StorageError::Stopped.into()))
     }
 }
 
 impl Committer {
-    pub(crate) fn admit_part(&mut self, shard: &Shard, command: PartCommand, now_ms: u64) {
-        let PartCommand { body, content_type, data, reply } = command;
-        let (hold, effect) = self.grow_body(shard, body, content_type, data, now_ms);
-        let answer = Reply::Part(reply, Ok(hold));
-        self.conclude(effect, answer);
-    }
-
     pub(crate) fn admit_publish(
         &mut self,
         inner: &Inner,
@@ -254,13 +241,16 @@ impl Committer {
         command: PublishCommand,
         now_ms: u64,
     ) {
-        let PublishCommand { stream, request, body, rest, length, reply } = command;
+        let PublishCommand { stream, request, body, length, reply } = command;
         let mut state = stream.state.lock();
         if let Err(error) = decide(shard, &stream, &state, &request, now_ms) {
             drop(state);
             return self.answer(Reply::Publish(reply, Err(error)));
         }
-        let number = body.as_ref().map_or(StreamId::new(self.next_stream, shard.index), |hold| hold.id);
+        let number = match &body {
+            Uploaded::Whole(_) => shard.next_id(),
+            Uploaded::Stored(table) => table.id(),
+        };
         let renewed = stream.renew(now_ms).then(|| stream.deadline_to_record()).flatten();
         let publish = journal::Publish {
             snapshot: journal::Snapshot { offset: pair_of(request.offset), body: number, length },
@@ -275,8 +265,7 @@ impl Committer {
         let record = crate::planted::record_early(self, inner, shard, record);
         #[cfg(not(feature = "planted-bugs"))]
         let record = Some(record);
-        let (hold, grown) = self.grow_body(shard, body, request.content_type, rest, now_ms);
-        debug_assert_eq!(hold.id, number);
+        let (hold, created) = self.record_body(shard, body, number, request.content_type, now_ms);
         if let Some(record) = &record {
             self.record(record);
         }
@@ -290,62 +279,10 @@ impl Committer {
         if let Some(deadline_ms) = renewed {
             stream.recorded_deadline(deadline_ms);
         }
-        self.conclude(grown, Reply::None);
+        self.conclude(created, Reply::None);
         let snapshot = Snapshot { offset: request.offset, body: hold };
         let effect = Effect::Published { stream, snapshot, retain_all: request.retain_all, until_ms };
         self.conclude(effect, Reply::Publish(reply, Ok(published)));
-    }
-
-    /// Records the next part of a body, and the body itself if this is the first.
-    pub(crate) fn grow_body(
-        &mut self,
-        shard: &Shard,
-        body: Option<BodyHold>,
-        content_type: ContentType,
-        data: Bytes,
-        now_ms: u64,
-    ) -> (BodyHold, Effect) {
-        let is_new = body.is_none();
-        let hold = body.unwrap_or_else(|| {
-            let birth = body_birth(self.next_id(shard), content_type, now_ms);
-            BodyHold::new(Arc::new(Stream::new(birth)), shard.released.clone())
-        });
-        let stream = hold.stream().clone();
-        let mut state = stream.state.lock();
-        let start = state.tail;
-        let append = (!data.is_empty()).then(|| journal::Append {
-            start: pair_of(start),
-            lengths: vec![u32::try_from(data.len()).unwrap_or(u32::MAX)],
-            data,
-            producer: None,
-            seq: None,
-            close: false,
-            renew_deadline_ms: None,
-            receipt: None,
-        });
-        if let Some(append) = &append {
-            state.apply(append, now_ms);
-        }
-        let tail = state.tail;
-        let has_data = append.is_some();
-        let mutation = match (is_new, append) {
-            (true, append) => Mutation::Create(birth_record(&stream, &state, append)),
-            (false, Some(append)) => Mutation::Append(append),
-            (false, None) => return (hold, Effect::None),
-        };
-        drop(state);
-        let place = self.record(&Record { stream: stream.id, time_ms: now_ms, mutation });
-        if has_data {
-            self.cold.push(place.data_at);
-        }
-        let bytes = has_data.then_some(JournalExtent { start, place });
-        let grown = Grown { bytes, tail, closed: false, time_ms: now_ms };
-        let effect = if is_new {
-            Effect::Created { stream, grown: Some(grown), reservation: None, pin: None }
-        } else {
-            Effect::Appended(stream, grown)
-        };
-        (hold, effect)
     }
 }
 

@@ -95,13 +95,32 @@ impl Rebuilt {
         (Self { id, create, created_ms: time_ms, deadline_ms, state }, body)
     }
 
+    /// Starts from the record of a body whose bytes are in a table of its own.
+    pub(crate) fn born_body(id: StreamId, body: journal::Body, time_ms: u64) -> Self {
+        let state = State::new(offset_of(body.end), time_ms);
+        let create = journal::Create {
+            path: String::new(),
+            incarnation: 0,
+            content_type: body.content_type,
+            ttl_s: None,
+            expires_at_ms: None,
+            deadline_ms: None,
+            fork: None,
+            body: None,
+            bucket: None,
+            retention: None,
+            attributes: None,
+        };
+        Self { id, create, created_ms: time_ms, deadline_ms: None, state }
+    }
+
     /// Takes in a record that follows the birth.
     pub(crate) fn apply(&mut self, mutation: &Mutation, time_ms: u64) -> Result<(), Inconsistent> {
         if self.state.deleted {
             return Err(Inconsistent::AfterDelete(self.id.0));
         }
         match mutation {
-            Mutation::Create(_) => return Err(Inconsistent::CreatedTwice(self.id.0)),
+            Mutation::Create(_) | Mutation::Body(_) => return Err(Inconsistent::CreatedTwice(self.id.0)),
             Mutation::Append(append) => {
                 let (start, tail) = (offset_of(append.start), self.state.tail);
                 if start != tail {

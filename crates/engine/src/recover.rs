@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 
-use alluvium_env::Env;
+use alluvium_env::{Disk, Env};
 use alluvium_journal::{
     self as journal, CheckpointError, CheckpointReader, DataDirectory, FormatError, JournalError,
     JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, StreamId,
-    Table, TableError, checkpoint_name, table_name,
+    Table, TableError, body_table, checkpoint_name, table_name,
 };
 use alluvium_protocol::StreamPath;
 use alluvium_tail::{Recent, SpanCache};
@@ -29,8 +29,8 @@ use crate::options::{Options, SHARDS_MAX, SHARED_SPANS, Threads};
 use crate::queue::Queue;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::shard::{Folded, HeldTable, Shard};
-use crate::stream::{Stream, offset_of};
-use crate::tables::remove_leftovers;
+use crate::stream::{Stream, offset_of, pair_of};
+use crate::tables::{remove_leftovers, remove_unpublished, whole_body};
 use crate::threads::Maintenance;
 
 /// Why an engine did not open. Nothing on disk was changed but what a torn write left behind.
@@ -83,6 +83,7 @@ pub(crate) struct Recovered {
     segments: Arc<Segments>,
     writer: JournalWriter,
     folded: Folded,
+    unfolded_bodies: HashMap<StreamId, Arc<Table>>,
     next_stream: u64,
 }
 
@@ -144,7 +145,7 @@ impl Recovered {
             next_file: 1,
         };
         manifest.write(env.disk.as_ref(), &dir)?;
-        Self::replay(dir, segments, Folded::new(manifest, Vec::new()), HashMap::new(), 0)
+        Self::replay(env, dir, segments, Folded::new(manifest, Vec::new()), HashMap::new(), 0)
     }
 
     fn open(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
@@ -177,16 +178,18 @@ impl Recovered {
             next_stream = reader.end().map_or(0, |end| end.next_stream);
         }
         let segments = Segments::open(env, &dir, segment_bytes, manifest.first_segment)?;
-        Self::replay(dir, segments, Folded::new(manifest, tables), streams, next_stream)
+        Self::replay(env, dir, segments, Folded::new(manifest, tables), streams, next_stream)
     }
 
     fn replay(
+        env: &Env,
         dir: PathBuf,
         segments: Arc<Segments>,
         folded: Folded,
         mut streams: HashMap<StreamId, (Rebuilt, Extents)>,
         mut next_stream: u64,
     ) -> Result<Self, OpenError> {
+        let mut bodies = Vec::new();
         let replayed = journal::replay(&segments, &mut |record, place| {
             #[cfg(feature = "planted-bugs")]
             if crate::planted::is_left_out(&place, folded.manifest.first_segment, segments.sealed().len() + 1)
@@ -194,6 +197,9 @@ impl Recovered {
                 return Ok(());
             }
             next_stream = next_stream.max(record.stream.counter() + 1);
+            if matches!(record.mutation, Mutation::Body(_)) {
+                bodies.push(record.stream);
+            }
             replay_record(&mut streams, record, place)
         });
         let replayed = replayed.map_err(|error| match error {
@@ -205,9 +211,37 @@ impl Recovered {
             // very last batch looks the same.
             tracing::warn!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut a torn tail off the journal");
         }
+        let disk = env.disk.as_ref();
+        let unfolded_bodies = open_body_tables(disk, &dir, &mut streams, &bodies)?;
         let writer = JournalWriter::resume(segments.clone(), &replayed)?;
-        Ok(Self { dir, streams, segments, writer, folded, next_stream })
+        let recorded: HashSet<u64> = bodies.into_iter().map(body_table).collect();
+        remove_unpublished(disk, &dir, &folded.manifest, &|number| recorded.contains(&number))
+            .map_err(JournalError::from)?;
+        Ok(Self { dir, streams, segments, writer, folded, unfolded_bodies, next_stream })
     }
+}
+
+/// Opens the tables of bodies whose records were replayed. Of one that has ended there may be none any more.
+fn open_body_tables(
+    disk: &dyn Disk,
+    dir: &Path,
+    streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
+    bodies: &[StreamId],
+) -> Result<HashMap<StreamId, Arc<Table>>, OpenError> {
+    let mut opened = HashMap::new();
+    for id in bodies {
+        let Some((rebuilt, extents)) = streams.get_mut(id) else { continue };
+        if rebuilt.state.deleted {
+            continue;
+        }
+        let table = Arc::new(Table::open(disk, &dir.join(table_name(body_table(*id))))?);
+        let extent = whole_body(&table, *id, pair_of(rebuilt.state.tail)).ok_or_else(|| {
+            OpenError::Inconsistent { dir: dir.to_owned(), source: Inconsistent::Extent(id.0) }
+        })?;
+        extents.tables.push(TableRun::new(table.clone(), &extent));
+        opened.insert(*id, table);
+    }
+    Ok(opened)
 }
 
 fn replay_record(
@@ -216,6 +250,13 @@ fn replay_record(
     place: RecordPlace,
 ) -> Result<(), Inconsistent> {
     let Record { stream: id, time_ms, mutation } = record;
+    if let Mutation::Body(body) = mutation {
+        // Its bytes are found once it is known whether it is still there.
+        return match streams.insert(id, (Rebuilt::born_body(id, body, time_ms), Extents::default())) {
+            None => Ok(()),
+            Some(_) => Err(Inconsistent::CreatedTwice(id.0)),
+        };
+    }
     if let Mutation::Create(create) = mutation {
         let (rebuilt, body) = Rebuilt::born(id, create, time_ms);
         let mut extents = Extents::default();
@@ -337,8 +378,10 @@ fn assemble(
             released,
             graces: Mutex::new(graces),
             gone: Mutex::new(shard.streams.into_keys().collect()),
+            unfolded_bodies: Mutex::new(shard.unfolded_bodies),
+            next_stream: AtomicU64::new(shard.next_stream),
             queue: Queue::new(&options.limits),
-            committer: Mutex::new(Committer::new(shard.writer, shard.next_stream)),
+            committer: Mutex::new(Committer::new(shard.writer)),
             segments: shard.segments,
             recent: Recent::new(recent_bytes),
             expiries,
@@ -352,6 +395,8 @@ fn assemble(
         shards,
         buckets,
         uploads: AtomicUsize::new(0),
+        upload_turn: tokio::sync::Mutex::new(()),
+        last_commit_ms: AtomicU64::new(0),
         spans: SpanCache::new(SHARED_SPANS),
         buffers: Buffers::default(),
         streams: AtomicU64::new(linked.iter().filter(|stream| stream.path.is_some()).count() as u64),

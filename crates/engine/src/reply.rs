@@ -3,11 +3,10 @@
 use alluvium_protocol::store::{ProducerClaim, StorageState, StoreError};
 use tokio::sync::oneshot;
 
-use crate::body::BodyHold;
 use crate::bucket::BucketHead;
 use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
-    PublishError, StorageError,
+    PublishError,
 };
 use crate::publish::Published;
 use crate::repeat::Answered;
@@ -27,7 +26,6 @@ pub(crate) enum Reply {
     Batch(To<Frames, BatchError>, Result<Frames, BatchError>),
     Create(To<Created, CreateError>, Result<Created, CreateError>),
     Delete(To<(), DeleteError>, Result<(), DeleteError>),
-    Part(To<BodyHold, StorageError>, Result<BodyHold, StorageError>),
     Publish(To<Published, PublishError>, Result<Published, PublishError>),
     Attributes(To<(), AttributesError>, Result<(), AttributesError>),
     Acquire(To<ProducerClaim, StoreError>, Result<ProducerClaim, StoreError>),
@@ -46,7 +44,6 @@ impl Reply {
             Self::Batch(sender, answer) => drop(sender.send(answer)),
             Self::Create(sender, answer) => drop(sender.send(answer)),
             Self::Delete(sender, answer) => drop(sender.send(answer)),
-            Self::Part(sender, answer) => drop(sender.send(answer)),
             Self::Publish(sender, answer) => drop(sender.send(answer)),
             Self::Attributes(sender, answer) => drop(sender.send(answer)),
             Self::Acquire(sender, answer) => drop(sender.send(answer)),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
@@ -34,6 +34,10 @@ pub(crate) struct Shard {
     /// Deleted streams that nobody needs, whose records or bytes are still on disk. A fold copies none of their
     /// bytes, even where it has not come to the record of their end: on a full disk that is how space comes back.
     pub(crate) gone: Mutex<HashSet<StreamId>>,
+    /// The tables of bodies that no fold has come to yet: no manifest names them, but a record of the journal does.
+    pub(crate) unfolded_bodies: Mutex<HashMap<StreamId, Arc<Table>>>,
+    /// Counts the streams that this shard has ever had.
+    pub(crate) next_stream: AtomicU64,
     pub(crate) queue: Queue,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) segments: Arc<Segments>,
@@ -45,6 +49,11 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
+    /// A number for a stream.
+    pub(crate) fn next_id(&self) -> StreamId {
+        StreamId::new(self.next_stream.fetch_add(1, Ordering::Relaxed), self.index)
+    }
+
     /// Makes a stream whose birth is synced visible.
     pub(crate) fn show(&self, stream: Arc<Stream>) {
         self.expiries.watch(&stream);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use alluvium_env::Disk;
 use alluvium_journal::{
-    IoFault, Manifest, RawOffset, StreamId, TableError, TableExtent, TableSummary, TableWriter,
-    checkpoint_name, table_name,
+    IoFault, Manifest, RawOffset, StreamId, Table, TableError, TableExtent, TableSummary, TableWriter,
+    body_table, body_table_number, checkpoint_name, table_name,
 };
 
 /// Writes tables and remembers which blocks hold which stream.
@@ -128,4 +128,40 @@ fn runs_of(spans: &[Span], summary: &TableSummary) -> Vec<(StreamId, TableExtent
         runs.push((span.stream, extent));
     }
     runs
+}
+
+/// Removes what uploads have left that did not end: tables of bodies that neither the manifest nor a record names.
+pub(crate) fn remove_unpublished(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: &Manifest,
+    recorded: &dyn Fn(u64) -> bool,
+) -> Result<(), IoFault> {
+    let fault = |action, file: &Path| {
+        let file = file.to_owned();
+        move |source| IoFault { action, file, source }
+    };
+    for name in disk.list(dir).map_err(fault("list", dir))? {
+        let unwanted = body_table_number(&name)
+            .is_some_and(|number| manifest.tables.binary_search(&number).is_err() && !recorded(number));
+        if unwanted {
+            let path = dir.join(&name);
+            disk.remove(&path).map_err(fault("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The whole of a body's own table, if it holds that body up to `end` and nothing else.
+pub(crate) fn whole_body(table: &Table, body: StreamId, end: RawOffset) -> Option<TableExtent> {
+    let (mut position, blocks) = (0, table.blocks());
+    for block in blocks {
+        if block.stream != body || block.start.1 != position {
+            return None;
+        }
+        position = block.end_position();
+    }
+    let block_count = u32::try_from(blocks.len()).ok()?;
+    let extent = TableExtent { table: table.number(), first_block: 0, block_count, start: (0, 0), end };
+    (position == end.1 && block_count > 0 && table.number() == body_table(body)).then_some(extent)
 }

@@ -84,6 +84,14 @@ pub trait DiskFile: Send + Sync + Debug {
     /// of them may have been written.
     fn write_all_at(&self, bufs: &[&[u8]], at: u64) -> io::Result<()>;
 
+    /// Hands the bytes of a range to the device and waits until it has taken them. Promises nothing about durability:
+    /// it only leaves a later sync of this file, or of another one behind it in the queue of the device, less to wait
+    /// for. An error is that of a write: the file is not to be trusted any more.
+    fn write_back(&self, at: u64, len: u64) -> io::Result<()> {
+        let _ = (at, len);
+        Ok(())
+    }
+
     /// Makes the content, and as much of the metadata as is needed to read it back, durable.
     fn sync_data(&self) -> io::Result<()>;
 

@@ -125,6 +125,11 @@ impl DiskFile for RealFile {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_back(&self, at: u64, len: u64) -> io::Result<()> {
+        pace::write_back(&self.0, at, len)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
     }
@@ -148,6 +153,8 @@ impl DiskFile for RealFile {
             let piece = (len - at).min(zeros.len() as u64);
             #[expect(clippy::cast_possible_truncation, reason = "a piece is no longer than the buffer")]
             self.0.write_all_at(&zeros[..piece as usize], at)?;
+            // One piece after the other: syncs of other files do not wait behind all of it.
+            self.write_back(at, piece)?;
             at += piece;
         }
         // Not promised by the seam, but done here so that the first sync of an append doesn't pay for the fill.
@@ -175,5 +182,7 @@ fn write_group_at(file: &File, slices: &mut [IoSlice<'_>], at: u64) -> io::Resul
 }
 
 mod map;
+#[cfg(target_os = "linux")]
+mod pace;
 #[cfg(test)]
 mod tests;

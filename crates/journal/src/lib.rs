@@ -42,10 +42,12 @@ pub use crate::checkpoint::{
 pub use crate::error::{Damage, IoFault, JournalError};
 pub use crate::format::{DataDirectory, Format, FormatError};
 pub use crate::manifest::{Manifest, ManifestError};
-pub use crate::names::{checkpoint_name, segment_name, shard_name, table_name};
+pub use crate::names::{
+    body_table, body_table_number, checkpoint_name, segment_name, shard_name, table_is_of_body, table_name,
+};
 pub use crate::record::{
-    Append, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mutation, Producer, Publish, RawOffset,
-    Receipt, Record, Retention, SetAttributes, Snapshot, StreamId,
+    Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mutation, Producer, Publish,
+    RawOffset, Receipt, Record, Retention, SetAttributes, Snapshot, StreamId,
 };
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
 pub use crate::segment::SegmentFile;

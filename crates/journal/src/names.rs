@@ -1,5 +1,7 @@
 //! The names of the files of a shard.
 
+use crate::record::StreamId;
+
 /// The folder of a shard, below `streams/`.
 pub fn shard_name(shard: u16) -> String {
     format!("shard-{shard:02}")
@@ -15,9 +17,34 @@ pub(crate) fn spare_name(number: u64) -> String {
     format!("spare-{number:016x}.seg")
 }
 
+/// The numbers of tables that have this bit are those of bodies, each written by an upload; the others are given one
+/// after another by folds.
+const BODY_TABLE: u64 = 1 << 63;
+
+/// The number of the table that an upload writes the body of a snapshot to.
+pub fn body_table(body: StreamId) -> u64 {
+    BODY_TABLE | body.counter()
+}
+
+/// Whether the table with this number is that of a body.
+pub fn table_is_of_body(number: u64) -> bool {
+    number & BODY_TABLE != 0
+}
+
 /// The file of a table.
 pub fn table_name(number: u64) -> String {
-    format!("table-{number:016x}.tbl")
+    if number & BODY_TABLE == 0 {
+        format!("table-{number:016x}.tbl")
+    } else {
+        format!("body-{:016x}.tbl", number & !BODY_TABLE)
+    }
+}
+
+/// The number of the table in a file that an upload has written, or `None` for any other file.
+pub fn body_table_number(name: &str) -> Option<u64> {
+    number_between(name, "body-", ".tbl")
+        .filter(|number| number & BODY_TABLE == 0)
+        .map(|number| number | BODY_TABLE)
 }
 
 /// The file of a checkpoint.
@@ -35,9 +62,10 @@ pub(crate) fn spare_number(name: &str) -> Option<u64> {
     number_between(name, "spare-", ".seg")
 }
 
-/// Whether this is the name of a table or a checkpoint.
+/// Whether this is the name of a table, whoever has written it, or of a checkpoint.
 pub(crate) fn is_folded(name: &str) -> bool {
-    number_between(name, "table-", ".tbl").or(number_between(name, "checkpoint-", ".ckp")).is_some()
+    let folded = number_between(name, "table-", ".tbl").or(number_between(name, "checkpoint-", ".ckp"));
+    folded.or(body_table_number(name)).is_some()
 }
 
 fn number_between(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
@@ -55,6 +83,18 @@ mod tests {
         for number in [0, 1, 0xabc, u64::MAX] {
             assert_eq!(segment_number(&segment_name(number)), Some(number));
             assert_eq!(spare_number(&spare_name(number)), Some(number));
+        }
+    }
+
+    #[test]
+    fn a_table_of_a_body_is_told_from_those_of_folds() {
+        let number = body_table(StreamId::new(0xabc, 3));
+        assert_eq!(table_name(number), "body-0000000000000abc.tbl");
+        assert_eq!(body_table_number("body-0000000000000abc.tbl"), Some(number));
+        assert!(is_folded("body-0000000000000abc.tbl") && is_folded("table-0000000000000abc.tbl"));
+        for other in ["table-0000000000000abc.tbl", "body-8000000000000abc.tbl", "body-0000000000000abc.ckp"]
+        {
+            assert_eq!(body_table_number(other), None, "{other}");
         }
     }
 

@@ -24,11 +24,13 @@ pub enum Bug {
     ForkForgotten,
     /// A fold drops bytes below a floor that a cut reads.
     CutForgotten,
+    /// A table or a checkpoint counts before it is durable.
+    UnsyncedTable,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SkippedSync,
         Self::AnsweredBeforeSync,
         Self::SegmentNotReplayed,
@@ -37,6 +39,7 @@ impl Bug {
         Self::FloorBeforeSnapshot,
         Self::ForkForgotten,
         Self::CutForgotten,
+        Self::UnsyncedTable,
     ];
 }
 

@@ -84,6 +84,13 @@ fn a_segment_with_claims_receipts_and_fold_checkpoints_replays() {
 }
 
 #[test]
+fn a_segment_with_a_body_in_a_table_of_its_own_replays() {
+    let (records, replayed) = replay_golden("segment-bodies.seg", 1).expect("a good segment");
+    assert_eq!(records, content::batches_of_bodies().concat());
+    assert_eq!((replayed.last_seq, replayed.torn), (2, None));
+}
+
+#[test]
 fn a_torn_segment_replays_up_to_the_tear() {
     let (records, replayed) = replay_golden("segment-torn.seg", 1).expect("a torn segment");
     assert_eq!(records, batches()[..2].concat());

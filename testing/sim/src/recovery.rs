@@ -44,8 +44,7 @@ impl World {
         // only the engine knows what a command did whose answer is lost.
         let mut latest = vec![self.model.clone()];
         let mut candidates = latest.clone();
-        // A snapshot of which only a part of the body was under way is not published.
-        for mut one in committing.into_iter().filter(|one| one.parts == 0) {
+        for mut one in committing {
             let answer = client::poll(&mut one.answering)
                 .filter(|answer| *answer != Answer::Refused(Refusal::Stopped));
             if answer == Some(Answer::Refused(Refusal::Full)) {

@@ -36,12 +36,10 @@ impl World {
             if let Some(stream) = self.model.find_mut(&ask.path) {
                 stream.deadline.renew(stream.life, now_ms, false);
             }
-            if let Some(waiting) = self.waiting.last_mut() {
-                let part = u64::from(self.setup.part_bytes_max());
-                waiting.parts = (ask.body.len() as u64).div_ceil(part).saturating_sub(1);
-            }
         }
-        Ok(())
+        // A long body is written before the command is queued.
+        let has_failed = !self.engine()?.is_running() || self.disk.is_down();
+        if has_failed { self.recover(None) } else { Ok(()) }
     }
 
     /// Nothing else waits meanwhile: a create would wait for a deletion of its bucket, and be in the way of one.
@@ -73,7 +71,19 @@ impl World {
         match (expected, actual) {
             (Ok(command), None) => {
                 let shard = shard_of(path, self.setup.shards);
-                self.waiting.push(Waiting { shard, command, answering, parts: 0 });
+                self.waiting.push(Waiting { shard, command, answering });
+                Ok(())
+            }
+            (Ok(command @ Command::Publish { .. }), Some(Answer::Refused(Refusal::Full)))
+                if self.squeezed =>
+            {
+                self.model.abandon(&command);
+                Ok(())
+            }
+            (Ok(command @ Command::Publish { .. }), Some(Answer::Refused(Refusal::Stopped)))
+                if self.disk.is_down() || self.engine.as_ref().is_some_and(|engine| !engine.is_running()) =>
+            {
+                self.model.abandon(&command);
                 Ok(())
             }
             (Ok(command), Some(Answer::Refused(Refusal::Unreadable)))

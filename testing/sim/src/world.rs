@@ -37,6 +37,8 @@ pub struct Setup {
     pub table_bytes_max: u64,
     /// When an append is acknowledged.
     pub durability: Durability,
+    /// The longest part of a snapshot's body; a body that is longer is in a table of its own.
+    pub upload_part_bytes: u32,
     /// Whether starts are interrupted and dead processes lose power at random. Scripts do without.
     pub chaos: bool,
 }
@@ -52,6 +54,7 @@ impl Setup {
             recent_bytes: *rng.pick(&[0, 4 * 1024, 1024 * 1024]),
             table_bytes_max: *rng.pick(&[4 * 1024, 32 * 1024, 1024 * 1024]),
             durability: if rng.percent(12) { Durability::Os } else { Durability::Fsync },
+            upload_part_bytes: *rng.pick(&[60, 500, 8 * 1024]),
             chaos: true,
         }
     }
@@ -65,6 +68,7 @@ impl Setup {
             recent_bytes: 4 * 1024,
             table_bytes_max: 32 * 1024,
             durability: Durability::Fsync,
+            upload_part_bytes: 700,
             chaos: false,
         }
     }
@@ -74,8 +78,8 @@ impl Setup {
         self.segment_bytes / 3
     }
 
-    /// The largest append, and with it the largest part of a snapshot's body.
-    pub(crate) fn part_bytes_max(&self) -> u32 {
+    /// The largest append.
+    pub(crate) fn append_bytes_max(&self) -> u32 {
         self.segment_bytes / 2
     }
 
@@ -94,8 +98,6 @@ pub(crate) struct Waiting {
     pub(crate) shard: u16,
     pub(crate) command: Command,
     pub(crate) answering: Answering,
-    /// Parts of a snapshot's body that take a commit of their own before the one that answers.
-    pub(crate) parts: u64,
 }
 
 /// The world.
@@ -113,7 +115,7 @@ pub struct World {
     pub(crate) unanswered: Vec<AppendAsk>,
     /// Cuts that are held, oldest first.
     pub(crate) cuts: VecDeque<HeldCut>,
-    squeezed: bool,
+    pub(crate) squeezed: bool,
     pub(crate) counts: Counts,
     pub(crate) log: Log,
 }
@@ -178,7 +180,8 @@ impl World {
             fold_segments: 1,
             table_bytes_max: self.setup.table_bytes_max,
             snapshot_grace_ms: 5000,
-            limits: Limits { append_bytes_max: self.setup.part_bytes_max(), ..Limits::default() },
+            upload_part_bytes: self.setup.upload_part_bytes,
+            limits: Limits { append_bytes_max: self.setup.append_bytes_max(), ..Limits::default() },
             threads: Threads::Manual,
             on_fault: Arc::new(move |_| {
                 faults.fetch_add(1, Ordering::Relaxed);
@@ -302,14 +305,8 @@ impl World {
         }
         let now_ms = self.now_ms();
         for mut one in mine {
-            let actual = match client::poll(&mut one.answering) {
-                Some(actual) => actual,
-                None if one.parts > 0 => {
-                    one.parts -= 1;
-                    self.waiting.push(one);
-                    continue;
-                }
-                None => return Err(Violation::new(format!("no answer after the commit: {:?}", one.command))),
+            let Some(actual) = client::poll(&mut one.answering) else {
+                return Err(Violation::new(format!("no answer after the commit: {:?}", one.command)));
             };
             if self.squeezed && actual == Answer::Refused(Refusal::Full) {
                 self.model.abandon(&one.command);

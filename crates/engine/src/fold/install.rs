@@ -1,10 +1,10 @@
 //! What follows a fold: the live streams are pointed at the tables, and the files that were replaced go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use alluvium_journal::{StreamId, Table, TableExtent, checkpoint_name, table_name};
+use alluvium_journal::{StreamId, Table, TableExtent, body_table, checkpoint_name, table_name};
 
 use crate::engine::Inner;
 use crate::extent::TableRun;
@@ -31,16 +31,24 @@ pub(super) fn install(
     }
 }
 
-/// Removes the files that the new manifest no longer names. What fails is removed by the next start.
-pub(super) fn remove_replaced(inner: &Inner, shard: &Shard, previous: &Folded, current: &Folded) {
+/// Removes the files that the new manifest no longer names, and those of bodies that it has never come to name. What
+/// fails is removed by the next start.
+pub(super) fn remove_replaced(
+    inner: &Inner,
+    shard: &Shard,
+    previous: &Folded,
+    current: &Folded,
+    born: &HashSet<StreamId>,
+) {
     let remove = |path: &Path| {
         if let Err(error) = inner.env.disk.remove(path) {
             tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "not removed");
         }
     };
-    for number in &previous.manifest.tables {
-        if !current.manifest.tables.contains(number) {
-            remove(&shard.dir.join(table_name(*number)));
+    let bodies = born.iter().map(|body| body_table(*body));
+    for number in previous.manifest.tables.iter().copied().chain(bodies) {
+        if current.manifest.tables.binary_search(&number).is_err() {
+            remove(&shard.dir.join(table_name(number)));
         }
     }
     if let Some(number) = previous.manifest.checkpoint {

@@ -6,6 +6,7 @@ use alluvium_journal::{
 
 use super::{Fold, FoldError};
 use crate::rebuilt::{Inconsistent, Rebuilt};
+use crate::tables::whole_body;
 
 /// One stream on its way through a fold.
 pub(super) struct FoldedStream<'a> {
@@ -41,12 +42,36 @@ impl Fold<'_> {
                 }
                 _ => {
                     let records = groups.next().unwrap_or_default();
-                    (born(records)?, Vec::new(), &records[1..])
+                    let (rebuilt, extents) = self.born(records)?;
+                    (rebuilt, extents, &records[1..])
                 }
             };
             let whole =
                 if entry_id == Some(rebuilt.id) { records } else { group_of(&self.records, rebuilt.id) };
             visit(self.grown(rebuilt, old_extents, records, whole)?)?;
+        }
+    }
+
+    /// The stream that a group of records begins, and what of it is in a table already.
+    fn born(&self, records: &[Record]) -> Result<(Rebuilt, Vec<TableExtent>), Inconsistent> {
+        match records.first() {
+            Some(Record { stream, time_ms, mutation: Mutation::Create(create) }) => {
+                Ok((Rebuilt::born(*stream, create.clone(), *time_ms).0, Vec::new()))
+            }
+            Some(Record { stream, time_ms, mutation: Mutation::Body(body) }) => {
+                let rebuilt = Rebuilt::born_body(*stream, body.clone(), *time_ms);
+                let extents = match self.bodies.get(stream) {
+                    Some(table) => {
+                        vec![whole_body(table, *stream, body.end).ok_or(Inconsistent::Extent(stream.0))?]
+                    }
+                    // After a start the table of a body that has ended is not open.
+                    None if self.gone.contains(stream) || self.retained.contains(stream) => Vec::new(),
+                    None => return Err(Inconsistent::Extent(stream.0)),
+                };
+                Ok((rebuilt, extents))
+            }
+            Some(record) => Err(Inconsistent::UnknownStream(record.stream.0)),
+            None => Err(Inconsistent::UnknownStream(0)),
         }
     }
 
@@ -78,17 +103,6 @@ impl Fold<'_> {
             entry?;
         }
         Ok(reader.end())
-    }
-}
-
-/// The stream that a group of records begins.
-fn born(records: &[Record]) -> Result<Rebuilt, Inconsistent> {
-    match records.first() {
-        Some(Record { stream, time_ms, mutation: Mutation::Create(create) }) => {
-            Ok(Rebuilt::born(*stream, create.clone(), *time_ms).0)
-        }
-        Some(record) => Err(Inconsistent::UnknownStream(record.stream.0)),
-        None => Err(Inconsistent::UnknownStream(0)),
     }
 }
 

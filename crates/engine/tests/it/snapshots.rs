@@ -6,7 +6,8 @@ use alluvium_engine::{
     CreateError, DeleteSnapshotError, LookupError, PublishError, PublishRequest, ReadError, SnapshotError,
     SnapshotMatch,
 };
-use alluvium_protocol::{Lifetime, Offset, OffsetQuery, PublishRejection};
+use alluvium_env::Disk;
+use alluvium_protocol::{Lifetime, Offset, OffsetQuery, PublishRejection, StreamPath};
 use bytes::Bytes;
 
 use crate::states::{cut, same_in_every_state};
@@ -185,7 +186,7 @@ async fn what_happened_during_an_upload_decides_at_its_end() {
     assert_eq!((head.snapshot, head.floor), (None, Offset::ZERO));
 }
 
-static S: std::sync::LazyLock<alluvium_protocol::StreamPath> = std::sync::LazyLock::new(|| path("s"));
+static S: std::sync::LazyLock<StreamPath> = std::sync::LazyLock::new(|| path("s"));
 
 #[tokio::test]
 async fn bodies_of_many_parts_come_back_whole_and_appends_go_on_meanwhile() {
@@ -243,30 +244,108 @@ async fn limits_are_kept_and_an_upload_that_failed_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn uploads_that_were_given_up_or_cut_off_by_a_crash_are_collected() {
+async fn uploads_that_were_given_up_or_cut_off_by_a_crash_leave_no_file() {
     let mut world = World::new();
     world.create("s", Lifetime::Forever).await;
-    let body = Bytes::from(vec![1; 100_000]);
+    let body = Bytes::from(vec![1; 600_000]);
     let engine = world.engine.clone();
     for restarts in [false, true] {
         let mut upload = world.run(engine.begin_publish(&S, publish_request(Offset::ZERO))).await.unwrap();
         world.run(upload.write(body.clone())).await.unwrap();
-        assert_eq!(world.engine.stats().snapshots, 1);
+        assert_eq!((world.body_files(), world.engine.stats().snapshots), (1, 0));
         if restarts {
             std::mem::forget(upload);
             world.restart();
-            assert_eq!(world.engine.stats().snapshots, 1);
-        } else {
-            drop(upload);
-        }
-        world.sweep();
-        assert_eq!(world.engine.stats().snapshots, 0);
-        if restarts {
             break;
         }
+        drop(upload);
+        world.sweep();
+        assert_eq!(world.body_files(), 0);
     }
+    assert_eq!(world.body_files(), 0);
     world.restart();
-    assert_eq!(world.engine.stats().snapshots, 0);
+    assert_eq!((world.body_files(), world.engine.stats().snapshots), (0, 0));
+}
+
+#[tokio::test]
+async fn a_refused_upload_leaves_no_file() {
+    let world = World::new();
+    world.create("s", Lifetime::Forever).await;
+    let mut upload = world.engine.begin_publish(&S, publish_request(Offset::ZERO)).await.unwrap();
+    world.run(upload.write(Bytes::from(vec![1; 600_000]))).await.unwrap();
+    world.run(world.engine.delete(&S)).await.unwrap();
+    let refused = world.run(upload.publish()).await;
+    assert_eq!(refused, Err(PublishError::Lookup(LookupError::NotFound)));
+    world.sweep();
+    assert_eq!(world.body_files(), 0);
+}
+
+#[tokio::test]
+async fn long_bodies_are_files_that_folds_name_merge_and_drop() {
+    let mut world = World::new();
+    let body = |number: u8| Bytes::from(vec![number; 300_000 + 1000 * usize::from(number)]);
+    // All in one shard.
+    let paths: Vec<StreamPath> = ["s1", "s3", "s5", "s7", "s9"].into_iter().map(path).collect();
+    let check = |world: &World, count| {
+        for (number, path) in (0..).zip(&paths[..count]) {
+            let snapshot = world.engine.open_snapshot(path, Offset::ZERO).unwrap();
+            assert_eq!(read_body(&snapshot), body(number), "{path}");
+        }
+    };
+    for (number, stream) in (0..).zip(&paths) {
+        world.create(stream.as_str(), Lifetime::Forever).await;
+        let mut upload = world.engine.begin_publish(stream, publish_request(Offset::ZERO)).await.unwrap();
+        world.run(upload.write(body(number))).await.unwrap();
+        world.run(upload.publish()).await.unwrap();
+        let count = usize::from(number) + 1;
+        check(&world, count);
+        assert_eq!(world.body_files(), count);
+        // Before a fold has come to it, after a start, and after a fold.
+        world.restart();
+        check(&world, count);
+        if number < 3 {
+            world.fold();
+            check(&world, count);
+            assert_eq!(world.body_files(), count, "a fold takes them over as they are");
+        }
+    }
+    // The fifth one and the four before are small and about the same size: they become one table.
+    world.fold();
+    world.fold();
+    check(&world, 5);
+    assert_eq!((world.body_files(), world.engine.stats().tables), (0, 1));
+    world.restart();
+    check(&world, 5);
+    // One that ends before any fold has seen it.
+    let mut upload = world.engine.begin_publish(&paths[0], publish_request(Offset::ZERO)).await.unwrap();
+    world.run(upload.write(body(9))).await.unwrap();
+    world.run(upload.publish()).await.unwrap();
+    world.run(world.engine.delete(&paths[0])).await.unwrap();
+    world.sweep();
+    world.restart();
+    world.fold();
+    assert_eq!(world.body_files(), 0);
+}
+
+#[tokio::test]
+async fn a_missing_or_foreign_file_of_a_body_keeps_the_store_closed() {
+    let mut world = World::new();
+    // Both in one shard.
+    for stream in ["a", "c"] {
+        world.create(stream, Lifetime::Forever).await;
+        let request = publish_request(Offset::ZERO);
+        let mut upload = world.engine.begin_publish(&path(stream), request).await.unwrap();
+        world.run(upload.write(Bytes::from(vec![1; 300_000]))).await.unwrap();
+        world.run(upload.publish()).await.unwrap();
+    }
+    let files = world.body_paths();
+    let [first, second] = &files[..] else { panic!("{files:?}") };
+    world.disk.rename(first, second).unwrap();
+    let refused = world.refused_restart();
+    assert!(refused.contains("body-"), "{refused}");
+    world.disk.remove(second).unwrap();
+    let refused = world.refused_restart();
+    assert!(refused.contains("body-"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! An engine on a simulated disk, whose time and work are moved by hand.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use alluvium_engine::{CreateRequest, Created, Durability, Engine, Threads};
+use alluvium_engine::{CreateRequest, Created, Durability, Engine, OpenError, Threads};
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Clock, Env};
 use alluvium_protocol::{Lifetime, StreamPath};
@@ -70,6 +71,29 @@ impl World {
         self.commit();
     }
 
+    pub(crate) fn fold(&self) {
+        for shard in 0..self.engine.shards() {
+            self.engine.step_fold(shard).unwrap();
+        }
+    }
+
+    /// The files that uploads have made.
+    pub(crate) fn body_paths(&self) -> Vec<PathBuf> {
+        let is_body = |path: &PathBuf| path.to_string_lossy().contains("/body-");
+        self.disk.files().into_iter().filter(is_body).collect()
+    }
+
+    pub(crate) fn body_files(&self) -> usize {
+        self.body_paths().len()
+    }
+
+    /// What keeps the store from being opened again; it is closed before.
+    pub(crate) fn refused_restart(&mut self) -> String {
+        self.engine.shutdown();
+        let refused = try_open_with(&self.clock, &self.disk, Durability::Fsync).unwrap_err();
+        format!("{refused} {refused:?}")
+    }
+
     pub(crate) fn exists(&self, path: &StreamPath) -> bool {
         self.engine.head(path).is_ok()
     }
@@ -80,6 +104,14 @@ fn open(clock: &Arc<ManualClock>, disk: &SimDisk) -> Engine {
 }
 
 fn open_with(clock: &Arc<ManualClock>, disk: &SimDisk, durability: Durability) -> Engine {
+    try_open_with(clock, disk, durability).unwrap()
+}
+
+fn try_open_with(
+    clock: &Arc<ManualClock>,
+    disk: &SimDisk,
+    durability: Durability,
+) -> Result<Engine, OpenError> {
     let env = Env {
         clock: clock.clone() as Arc<dyn Clock>,
         random: Arc::new(SeededRandom::new(7)),
@@ -88,7 +120,7 @@ fn open_with(clock: &Arc<ManualClock>, disk: &SimDisk, durability: Durability) -
     let mut options = small_options();
     options.threads = Threads::Manual;
     options.durability = durability;
-    Engine::open(env, std::path::Path::new("/data"), options).unwrap()
+    Engine::open(env, std::path::Path::new("/data"), options)
 }
 
 /// The outcome of an operation, if it needs no commit.

@@ -9,10 +9,10 @@ use crate::record::contract::{decode_claim, decode_fold_checkpoint};
 use crate::record::encode::{
     APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RECEIPT, APPEND_RENEW, APPEND_SEQ,
     CREATE_ATTRIBUTES, CREATE_BODY, CREATE_BUCKET, CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK,
-    CREATE_RETENTION, CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_CLAIM, KIND_CREATE, KIND_DELETE,
-    KIND_FOLD_CHECKPOINT, KIND_PUBLISH, KIND_RENEW,
+    CREATE_RETENTION, CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_BODY, KIND_CLAIM, KIND_CREATE,
+    KIND_DELETE, KIND_FOLD_CHECKPOINT, KIND_PUBLISH, KIND_RENEW,
 };
-use crate::record::retention::{decode_attributes, decode_publish, decode_retention};
+use crate::record::retention::{decode_attributes, decode_body, decode_publish, decode_retention};
 use crate::record::{
     Append, Create, Fork, ForkRange, Mutation, Producer, RECORD_HEADER_BYTES, Record, StreamId,
 };
@@ -140,7 +140,8 @@ fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record
         KIND_ATTRIBUTES if !has_data => Mutation::Attributes(decode_attributes(&mut meta)?),
         KIND_CLAIM if !has_data => Mutation::Claim(decode_claim(&mut meta)?),
         KIND_FOLD_CHECKPOINT if !has_data => Mutation::FoldCheckpoint(decode_fold_checkpoint(&mut meta)?),
-        kind if !(KIND_CREATE..=KIND_FOLD_CHECKPOINT).contains(&kind) => {
+        KIND_BODY if !has_data => Mutation::Body(decode_body(&mut meta)?),
+        kind if !(KIND_CREATE..=KIND_BODY).contains(&kind) => {
             return Err(InvalidRecord::UnknownKind);
         }
         _ => return Err(InvalidRecord::Malformed),

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{len_u32, put_pair, put_string, put_varint};
 use crate::record::contract::{encode_claim, encode_fold_checkpoint};
-use crate::record::retention::{encode_attributes, encode_publish, encode_retention};
+use crate::record::retention::{encode_attributes, encode_body, encode_publish, encode_retention};
 use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
 
 pub(super) const KIND_CREATE: u8 = 1;
@@ -15,6 +15,7 @@ pub(super) const KIND_PUBLISH: u8 = 5;
 pub(super) const KIND_ATTRIBUTES: u8 = 6;
 pub(super) const KIND_CLAIM: u8 = 7;
 pub(super) const KIND_FOLD_CHECKPOINT: u8 = 8;
+pub(super) const KIND_BODY: u8 = 9;
 
 pub(super) const APPEND_PRODUCER: u8 = 1;
 pub(super) const APPEND_SEQ: u8 = 1 << 1;
@@ -43,7 +44,8 @@ pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
         | Mutation::Publish(_)
         | Mutation::Attributes(_)
         | Mutation::Claim(_)
-        | Mutation::FoldCheckpoint(_) => None,
+        | Mutation::FoldCheckpoint(_)
+        | Mutation::Body(_) => None,
     }
 }
 
@@ -77,6 +79,7 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
         Mutation::Append(append) => append_len(append),
         Mutation::Attributes(attributes) => attributes.text.len(),
         Mutation::Claim(claim) => claim.id.len(),
+        Mutation::Body(body) => body.content_type.len(),
         Mutation::Delete { .. }
         | Mutation::Renew { .. }
         | Mutation::Publish(_)
@@ -122,6 +125,10 @@ pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len:
         Mutation::FoldCheckpoint(checkpoint) => {
             encode_fold_checkpoint(out, checkpoint);
             KIND_FOLD_CHECKPOINT
+        }
+        Mutation::Body(body) => {
+            encode_body(out, body);
+            KIND_BODY
         }
     };
     let meta_len = len_u32(out.len() - header_at - RECORD_HEADER_BYTES);

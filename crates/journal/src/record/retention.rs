@@ -44,7 +44,7 @@ pub struct Retention {
 /// A snapshot becomes the latest.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Publish {
-    /// The snapshot. Its body is whole in the records before this one.
+    /// The snapshot. Its body is whole in the records before this one, or in the table that one of them names.
     pub snapshot: Snapshot,
     /// Whether the floor stays; otherwise it moves to the snapshot.
     pub retain_all: bool,
@@ -52,6 +52,16 @@ pub struct Publish {
     pub superseded_until_ms: u64,
     /// The stream's new deadline in milliseconds of Unix time, when it moved.
     pub renew_deadline_ms: Option<u64>,
+}
+
+/// The body of a snapshot comes into being. Its bytes are the table that [`body_table`](crate::body_table) names, and
+/// nothing else is in that.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Body {
+    /// The type of the snapshot.
+    pub content_type: String,
+    /// Where the body ends.
+    pub end: RawOffset,
 }
 
 /// A stream's attributes are replaced.
@@ -134,4 +144,13 @@ pub(super) fn decode_attributes(meta: &mut Decoder<'_>) -> Result<SetAttributes,
     let text = meta.string()?;
     let renew_deadline_ms = if flags & ATTRIBUTES_RENEW == 0 { None } else { Some(meta.varint()?) };
     Ok(SetAttributes { text, renew_deadline_ms })
+}
+
+pub(super) fn encode_body(out: &mut BytesMut, body: &Body) {
+    put_string(out, &body.content_type);
+    put_pair(out, body.end);
+}
+
+pub(super) fn decode_body(meta: &mut Decoder<'_>) -> Result<Body, Malformed> {
+    Ok(Body { content_type: meta.string()?, end: meta.pair()? })
 }

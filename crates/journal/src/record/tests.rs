@@ -154,6 +154,8 @@ pub(crate) fn arbitrary_record() -> impl Strategy<Value = Record> {
         }),
         1 => (".{1,20}", any::<u64>()).prop_map(|(id, epoch)| Mutation::Claim(Claim { id, epoch })),
         1 => arbitrary_fold_checkpoint().prop_map(Mutation::FoldCheckpoint),
+        1 => (".{1,20}", any::<RawOffset>())
+            .prop_map(|(content_type, end)| Mutation::Body(Body { content_type, end })),
     ];
     (any::<u64>(), any::<u64>(), mutation).prop_map(|(stream, time_ms, mutation)| Record {
         stream: StreamId(stream),

@@ -157,6 +157,11 @@ impl TableWriter {
         Ok(())
     }
 
+    /// Hands what was pushed so far to the device, so that little is left to be synced in the end.
+    pub fn flush(&mut self) -> Result<(), TableError> {
+        Ok(self.out.flush()?)
+    }
+
     /// The length in bytes that the file has so far, for a caller that cuts tables at some size.
     pub fn file_bytes(&self) -> u64 {
         self.out.position() + self.boundaries.len() as u64

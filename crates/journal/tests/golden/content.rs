@@ -7,9 +7,9 @@ use std::sync::Arc;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_journal::{
-    Append, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint, Fork,
-    ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record, Retention,
-    Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
+    Append, Body, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint,
+    Fork, ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record,
+    Retention, Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
 };
 use bytes::Bytes;
 
@@ -184,6 +184,24 @@ pub(crate) fn batches_of_contract() -> Vec<Vec<Record>> {
             record(0x100, Mutation::FoldCheckpoint(FOLD_CHECKPOINT)),
             record(0x100, Mutation::Append(last)),
         ],
+    ]
+}
+
+/// The records of the segment with a body in a table of its own, batch by batch.
+pub(crate) fn batches_of_bodies() -> Vec<Vec<Record>> {
+    let record = |stream, mutation| Record { stream: StreamId(stream), time_ms: 1_790_000_000_000, mutation };
+    let body = Body { content_type: "application/json".to_owned(), end: (2, 300_000) };
+    let snapshot = Snapshot { offset: (1, 8), body: StreamId(0x600), length: 300_000 };
+    let publish = Publish {
+        snapshot,
+        retain_all: false,
+        superseded_until_ms: 1_790_000_060_000,
+        renew_deadline_ms: None,
+    };
+    let first = Create { body: Some(append((0, 0), &["{\"m\":1},"])), ..create("rivers/aare") };
+    vec![
+        vec![record(0x100, Mutation::Create(first))],
+        vec![record(0x600, Mutation::Body(body)), record(0x100, Mutation::Publish(publish))],
     ]
 }
 
@@ -402,6 +420,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("segment-good.seg", segment),
         ("segment-extensions.seg", segment_of(&batches_of_extensions())),
         ("segment-contract.seg", segment_of(&batches_of_contract())),
+        ("segment-bodies.seg", segment_of(&batches_of_bodies())),
         ("table-data-damaged.tbl", flipped(&table, 40)),
         ("table-index-damaged.tbl", flipped(&table, table.len() - 70)),
         ("table-cut.tbl", table[..table.len() - 1].to_vec()),
