@@ -79,6 +79,24 @@ fn what_needs_the_engine_is_refused_by_name() {
 }
 
 #[test]
+fn a_repetition_is_recognised_after_another_producer_has_closed_the_stream() {
+    let server = Server::on_sqlite("");
+    send(&server, "PUT", "/v1/stream/s", &[TEXT], "");
+    let by = |id: &str, headers: &[&str], body: &str| {
+        let producer = format!("producer-id: {id}");
+        let headers = [&[TEXT, &producer, "producer-epoch: 0", "producer-seq: 0"], headers].concat();
+        send(&server, "POST", "/v1/stream/s", &headers, body)
+    };
+    assert_eq!(by("a", &[], "one").status, 200);
+    assert_eq!(by("b", &["stream-closed: true"], "two").status, 200);
+    let again = by("a", &[], "one");
+    assert_eq!((again.status, again.header("stream-closed")), (204, Some("true")));
+    let late = by("c", &[], "three");
+    assert_eq!((late.status, late.code().as_str()), (409, "closed"));
+    assert_eq!(send(&server, "GET", "/v1/stream/s", &[], "").text(), "onetwo");
+}
+
+#[test]
 fn feeds_are_there_beside_it() {
     let server = Server::on_sqlite("");
     assert!(send(&server, "GET", "/feeds/", &[], "").text().contains("\"requestId\""));
