@@ -125,13 +125,14 @@ impl World {
         } else {
             self.disk.kill();
         }
-        let mut attempts = 0;
+        let (mut attempts, faults) = (0, self.disk.counts());
         self.engine = loop {
             match self.open() {
                 Ok(engine) => break Some(engine),
                 Err(error) => {
                     attempts += 1;
-                    assert!(self.disk.is_down() && attempts < STARTS_MAX, "seed {}: {error}", self.seed);
+                    let is_disturbed = self.disk.is_down() || self.disk.counts() != faults;
+                    assert!(is_disturbed && attempts < STARTS_MAX, "seed {}: {error}", self.seed);
                     self.disk.restart();
                 }
             }
@@ -361,18 +362,37 @@ impl World {
     }
 }
 
+/// What a seed did: starts, those of which only the engine knew the outcome, and crashes.
+fn run(seed: u64) -> (u64, u64, u64) {
+    let mut world = World::new(seed);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.start(&[world.model.clone()]);
+    (world.starts, world.undecided, world.disk.counts().crashes)
+}
+
 #[test]
 fn claims_receipts_and_checkpoints_are_what_the_model_says_after_every_crash() {
-    let (mut starts, mut undecided, mut crashes) = (0, 0, 0);
-    for seed in 0..SEEDS {
-        let mut world = World::new(seed);
-        for _ in 0..STEPS {
-            world.step();
-        }
-        world.start(&[world.model.clone()]);
-        starts += world.starts;
-        undecided += world.undecided;
-        crashes += world.disk.counts().crashes;
+    let total = (0..SEEDS).map(run).fold((0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
+    assert!(total.0 > 1000 && total.1 > 50 && total.2 > 300, "{total:?}");
+}
+
+/// These runs are worth something only if they find bugs that are there.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn what_is_put_in_on_purpose_is_found() {
+    use alluvium_engine::planted::{Bug, plant};
+    for bug in [Bug::SkippedSync, Bug::AnsweredBeforeSync, Bug::SegmentNotReplayed, Bug::UnsyncedTable] {
+        let is_found = |seed| {
+            std::panic::catch_unwind(|| {
+                plant(Some(bug));
+                run(seed)
+            })
+            .is_err()
+        };
+        let found = (0..SEEDS).any(is_found);
+        plant(None);
+        assert!(found, "{bug:?}");
     }
-    assert!(starts > 1000 && undecided > 50 && crashes > 300, "{starts} {undecided} {crashes}");
 }
