@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use alluvium_engine::{
-    Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, ReadError, ReadFault, ReadPlan,
+    Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, ReadError, ReadFault, ReadPlan,
 };
-use alluvium_http::{Body, BodyError, Feed, Request, Response, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use tokio::sync::Semaphore;
 
 use super::{
+    Request,
     body::{Read, broken, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
@@ -25,6 +26,9 @@ use super::{
     query,
 };
 use crate::{limits::JOINED_BYTES_MAX, state::State};
+
+/// What a store without them is said not to support.
+pub(super) const BOOTSTRAPS: &str = "bootstraps";
 
 /// `Stream-Snapshot-Offset` without a snapshot.
 const NO_SNAPSHOT: HeaderValue = HeaderValue::from_static("-1");
@@ -41,13 +45,14 @@ pub(super) async fn handle(
     if let [Some(_)] = query::parameters(request.uri().query(), [QUERY_LIVE])? {
         return Err(Failure::LiveBootstrap);
     }
+    let engine = streams.backend.engine(BOOTSTRAPS)?;
     let multipart = Multipart::new(streams.random_u128());
     let is_head = *request.method() == Method::HEAD;
     let limits = BootstrapLimits {
         bytes_max: streams.options.bootstrap_bytes_max,
-        message_bytes: multipart.part_bytes(&streams.engine.head(path)?.content_type),
+        message_bytes: multipart.part_bytes(&engine.head(path)?.content_type),
     };
-    let bootstrap = cut(streams, path, limits, is_head).await?;
+    let bootstrap = cut(streams, engine, path, limits, is_head).await?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, multipart.content_type());
@@ -75,12 +80,13 @@ pub(super) async fn handle(
 /// a few of them are at a time.
 async fn cut(
     streams: &State,
+    engine: &Engine,
     path: &StreamPath,
     limits: BootstrapLimits,
     is_head: bool,
 ) -> Result<Bootstrap, Failure> {
     let turn = Arc::clone(&streams.bootstrap_loads).acquire_owned().await.ok();
-    let (engine, path) = (streams.engine.clone(), path.clone());
+    let (engine, path) = (engine.clone(), path.clone());
     let bootstrap = on_blocking_thread(move || {
         let bootstrap =
             if is_head { engine.look_at_bootstrap(&path, limits) } else { engine.bootstrap(&path, limits) };
