@@ -1,6 +1,7 @@
 //! The store contract on a disk that loses what was never synced: claims, receipts and fold checkpoints, with crashes and
 //! failed syncs at random moments, against a small model. One operation is under way at a time, so after a start the
 //! state must be the one before it or the one after it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -189,9 +190,17 @@ impl World {
         }
     }
 
+    /// After what changed nothing.
+    fn start_again(&mut self) {
+        let model = self.model.clone();
+        self.start(&[model]);
+    }
+
     fn with(&self, index: usize, change: impl FnOnce(&mut Stream)) -> Model {
         let mut after = self.model.clone();
-        after[index].as_mut().map(change);
+        if let Some(stream) = &mut after[index] {
+            change(stream);
+        }
         after
     }
 
@@ -216,7 +225,7 @@ impl World {
                 let folded = (0..2).all(|shard| engine.step_fold(shard).is_ok());
                 drop(engine);
                 if !folded {
-                    self.start(&[self.model.clone()]);
+                    self.start_again();
                 }
             }
             84..88 => self.disk.crash_at(self.disk.operations() + self.rng.below(12)),
@@ -226,10 +235,10 @@ impl World {
                     FaultRule { operation: Operation::SyncFile, path_contains: "journal".to_owned(), skip };
                 self.disk.plan(rule);
             }
-            _ => self.start(&[self.model.clone()]),
+            _ => self.start_again(),
         }
         if self.disk.is_down() {
-            self.start(&[self.model.clone()]);
+            self.start_again();
         }
     }
 
@@ -283,7 +292,7 @@ impl World {
             let outcome = self.send(index, &Append { stamp, ..append });
             assert!(!matches!(outcome, Some(Ok(_))), "seed {}: a fenced append", self.seed);
             if outcome.is_none() {
-                self.start(&[self.model.clone()]);
+                self.start_again();
             }
             return;
         }
@@ -316,7 +325,7 @@ impl World {
         if kept.is_empty() {
             return;
         }
-        let (number, mut append) = self.rng.pick(&kept).to_owned().clone();
+        let (number, mut append) = (*self.rng.pick(&kept)).clone();
         let differs = self.rng.percent(40);
         if differs && self.rng.percent(50) {
             append.metadata = Some("another".to_owned());
@@ -326,11 +335,11 @@ impl World {
             append.data = data.into();
         }
         match self.send(index, &append) {
-            None => self.start(&[self.model.clone()]),
-            Some(answer) if differs => match answer {
-                Err(StoreError::Refused(error)) if error == Conflict::RetryDiffers.into() => {}
-                answer => panic!("seed {}: another append as a repetition: {answer:?}", self.seed),
-            },
+            None => self.start_again(),
+            Some(answer) if differs => {
+                let is_refused = matches!(&answer, Err(StoreError::Refused(error)) if *error == Conflict::RetryDiffers.into());
+                assert!(is_refused, "seed {}: another append as a repetition: {answer:?}", self.seed);
+            }
             Some(answer) => {
                 assert_eq!(answer.unwrap(), (false, stream.end(number + 1)), "seed {}", self.seed)
             }
@@ -351,7 +360,7 @@ impl World {
             Some(Err(StoreError::Refused(error))) if is_behind => {
                 assert_eq!(error, Conflict::CheckpointBehind.into());
             }
-            None if is_behind => self.start(&[self.model.clone()]),
+            None if is_behind => self.start_again(),
             outcome => {
                 assert!(!is_behind, "seed {}: an earlier checkpoint was taken", self.seed);
                 let after =
@@ -368,7 +377,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
     for _ in 0..STEPS {
         world.step();
     }
-    world.start(&[world.model.clone()]);
+    world.start_again();
     (world.starts, world.undecided, world.disk.counts().crashes)
 }
 
