@@ -78,7 +78,6 @@ pub use crate::bootstrap::{
 };
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
-pub use crate::contract::RECEIPTS_PER_STREAM_MAX;
 pub use crate::engine::{Engine, Stats};
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,

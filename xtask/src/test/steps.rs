@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
@@ -107,6 +108,14 @@ fn clippy() -> Result<Tally> {
 
 fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
+}
+
+/// Without default features, which are what needs a machine.
+fn wasm() -> Result<Tally> {
+    let target =
+        ["check", "--target", "wasm32-unknown-unknown", "--no-default-features", "--locked", "--quiet"];
+    let packages = ["alluvium-protocol", "alluvium-sqlstore", "alluvium-feed-protocol", "alluvium-atproto"];
+    checked(cargo().args(target).args(packages.iter().flat_map(|package| ["--package", package])))
 }
 
 fn docs() -> Result<Tally> {
