@@ -142,7 +142,8 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
+    let arguments =
+        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 
