@@ -1,5 +1,6 @@
-//! The `alluvium` command: parses arguments and hands over to the server or to the stream client.
+//! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
+mod feed;
 mod serve;
 mod stream;
 
@@ -28,6 +29,8 @@ enum Command {
     Config(serve::ConfigCommand),
     /// Create, append to, read and delete streams on a running server.
     Stream(stream::StreamArgs),
+    /// Write and read feeds in a file of your own, offline or not, and synchronise it with a server.
+    Feed(feed::FeedArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(command) => serve::run_config(&command),
         Command::Stream(args) => stream::run(args),
+        Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
     }
 }

@@ -9,6 +9,7 @@ mod cover;
 mod crashes;
 mod events;
 mod forks;
+mod kept;
 mod lifecycle;
 mod listing;
 mod live;
@@ -27,7 +28,7 @@ use anyhow::Result;
 
 use crate::check::Report;
 use crate::clients;
-use crate::server::Launch;
+use crate::server::{Launch, Store};
 use crate::tools;
 
 /// Limits small enough to be met.
@@ -66,10 +67,11 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     server.stop()?;
     resources::run(&mut suite, binary)?;
     stages::run(&mut suite, binary)?;
+    kept::run(&mut suite, binary)?;
     crashes::run(&mut suite, binary)?;
     model::run(&mut suite, binary);
     suite.finish();
     let mut script = Command::new("node");
     script.arg("yjs.js").current_dir(tools::node_project()?);
-    clients::drive("npm yjs", script, binary, report)
+    clients::drive("npm yjs", script, (binary, Store::Engine), report)
 }

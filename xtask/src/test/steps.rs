@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
@@ -46,9 +47,19 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "feeds-planted", about: "bugs that the simulation of feeds must find", run: feeds_planted },
     Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
     Step {
+        name: "suite-sqlite",
+        about: "the official conformance suite, on one SQLite file",
+        run: || on_sqlite("suite"),
+    },
+    Step {
         name: "clients",
         about: "the published npm and PyPI clients, over restarts",
         run: || black_box("clients"),
+    },
+    Step {
+        name: "clients-sqlite",
+        about: "the published clients, over restarts on one SQLite file",
+        run: || on_sqlite("clients"),
     },
     Step {
         name: "buckets",
@@ -56,7 +67,22 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("buckets"),
     },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
+    Step {
+        name: "crash-sqlite",
+        about: "kill -9 under load, on one SQLite file",
+        run: || on_sqlite("crash"),
+    },
+    Step {
+        name: "crash-feeds",
+        about: "feeds: kill -9 of clients and server, cut connections, lost data",
+        run: || black_box("feeds"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
+    Step {
+        name: "failed-sync-sqlite",
+        about: "a sync and a write that fail, on one SQLite file",
+        run: || on_sqlite("failed-sync"),
+    },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
@@ -89,6 +115,14 @@ fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
 }
 
+/// Without default features, which are what needs a machine.
+fn wasm() -> Result<Tally> {
+    let target =
+        ["check", "--target", "wasm32-unknown-unknown", "--no-default-features", "--locked", "--quiet"];
+    let packages = ["alluvium-protocol", "alluvium-sqlstore", "alluvium-feed-protocol", "alluvium-atproto"];
+    checked(cargo().args(target).args(packages.iter().flat_map(|package| ["--package", package])))
+}
+
 fn docs() -> Result<Tally> {
     let arguments = ["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"];
     // Private items are documented here, so links to them lead somewhere.
@@ -108,7 +142,8 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
+    let arguments =
+        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 
@@ -124,7 +159,15 @@ fn feeds_planted() -> Result<Tally> {
 
 /// A claim of `testing/conformance`, against the release binary.
 fn black_box(claim: &str) -> Result<Tally> {
-    let run =
-        ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY, claim];
-    counted(cargo().args(run), own_counts)
+    conformance(&[claim])
+}
+
+/// As [`black_box`], with all streams in one SQLite file.
+fn on_sqlite(claim: &str) -> Result<Tally> {
+    conformance(&["--store", "sqlite", claim])
+}
+
+fn conformance(arguments: &[&str]) -> Result<Tally> {
+    let run = ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY];
+    counted(cargo().args(run).args(arguments), own_counts)
 }

@@ -14,7 +14,9 @@ use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
     InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
-    PublishRejection, cursor::InvalidCursor, store::StoreError,
+    PublishRejection,
+    cursor::InvalidCursor,
+    store::{StoreError, StoreFault},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -162,6 +164,11 @@ impl Failure {
         response
     }
 
+    /// Whether it is the server's trouble and not the client's.
+    pub(super) fn is_fault(&self) -> bool {
+        self.status_and_code().0.is_server_error()
+    }
+
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
         if let Self::Read(retained @ ReadError::Retained { .. }) = self {
@@ -169,6 +176,16 @@ impl Failure {
             return format!(
                 "{retained}; begin with the bootstrap of the stream, or of a fork of it in a bucket"
             );
+        }
+        if let Self::Contract(StoreError::Fault(fault @ (StoreFault::Corrupt(_) | StoreFault::Storage(_)))) =
+            self
+        {
+            tracing::error!(%fault, "a store cannot do its work");
+            return match fault {
+                StoreFault::Storage(_) => "the store's storage failed",
+                _ => "stored bytes cannot be read",
+            }
+            .to_owned();
         }
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))
