@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
     ("alluvium-feed-client", 5),
+    ("alluvium-jetstream-server", 5),
     ("alluvium-server", 5),
     ("alluvium", 6),
 ];
