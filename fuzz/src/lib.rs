@@ -5,5 +5,6 @@
 
 pub mod atproto;
 pub mod feed;
+pub mod ingest;
 pub mod journal;
 pub mod protocol;

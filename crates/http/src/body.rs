@@ -9,7 +9,10 @@ use std::{
 use bytes::Bytes;
 use http_body::SizeHint;
 
-use crate::feed::{Chunk, Fed, Feed};
+use crate::{
+    feed::{Chunk, Fed, Feed},
+    upgrade::{Upgrade, Upgraded},
+};
 
 /// Why a body broke off. The connection is closed without the final chunk, so the client notices. The head and what
 /// was handed over before are sent all the same.
@@ -35,6 +38,7 @@ enum Kind {
         left: u64,
     },
     Live(Fed),
+    Upgrade(Upgrade),
 }
 
 impl Body {
@@ -73,6 +77,27 @@ impl Body {
         Self(Kind::Live(Fed::new(produce)))
     }
 
+    /// No bytes; the connection goes on in another protocol, in `go_on`, until that returns. Only for an answer with
+    /// status 101 to a request with the headers `Connection: upgrade` and `Upgrade`.
+    pub fn upgrade<F, Fut>(go_on: F) -> Self
+    where
+        F: FnOnce(Upgraded) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Self(Kind::Upgrade(Upgrade::new(go_on)))
+    }
+
+    /// How the connection goes on, if it does so in another protocol. The body is then empty.
+    pub(crate) fn take_upgrade(&mut self) -> Option<Upgrade> {
+        match std::mem::take(&mut self.0) {
+            Kind::Upgrade(upgrade) => Some(upgrade),
+            kind => {
+                self.0 = kind;
+                None
+            }
+        }
+    }
+
     /// Whether the body still needs work from its producer after the response head was made.
     pub(crate) const fn is_produced(&self) -> bool {
         matches!(self.0, Kind::Chunks { .. } | Kind::Live(_))
@@ -81,7 +106,7 @@ impl Body {
     /// The next bytes; `None` after the last.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
         let chunk = match &mut self.0 {
-            Kind::Empty => None,
+            Kind::Empty | Kind::Upgrade(_) => None,
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Kind::Empty;
@@ -109,7 +134,7 @@ impl Body {
 
     pub(crate) fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Upgrade(_) => true,
             Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => *left == 0,
             Kind::Full(_) | Kind::Live(_) => false,
         }
@@ -117,7 +142,7 @@ impl Body {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Upgrade(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => SizeHint::with_exact(*left),
             Kind::Live(_) => SizeHint::default(),

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -26,6 +26,7 @@ use crate::{
     responses::Outbox,
     roaming::Heavy,
     socket::Socket,
+    upgrade::{Upgrade, Upgraded},
     watchdog::Activity,
 };
 
@@ -72,6 +73,8 @@ struct Connection<H> {
     requests: AtomicU64,
     ambiguous: Arc<FirstAmbiguous>,
     outbox: Arc<Outbox>,
+    /// How the connection goes on once HTTP is done with it.
+    upgrade: Mutex<Option<Upgrade>>,
 }
 
 impl<H: Handler> Connection<H> {
@@ -81,6 +84,12 @@ impl<H: Handler> Connection<H> {
             Ok(()) => self.place.shared.handler.handle(request).await,
             Err(refusal) => refusal.into_response(),
         }
+    }
+}
+
+impl<H> Connection<H> {
+    fn upgrade(&self) -> std::sync::MutexGuard<'_, Option<Upgrade>> {
+        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,7 +114,15 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy:
     let outbox = Arc::new(Outbox::new(Arc::clone(&place.shared.responses)));
     let socket = Paced::new(Socket::new(stream, Arc::clone(&ambiguous)), Arc::clone(&outbox));
     let activity = Activity::default();
-    let connection = Connection { place, activity, heavy, requests: AtomicU64::new(0), ambiguous, outbox };
+    let connection = Connection {
+        place,
+        activity,
+        heavy,
+        requests: AtomicU64::new(0),
+        ambiguous,
+        outbox,
+        upgrade: Mutex::new(None),
+    };
     let served = run(socket, Arc::new(connection)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
@@ -119,7 +136,10 @@ async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> R
         let connection = Arc::clone(&connection);
         async move {
             let guard = Guard::begin(connection);
-            let (head, body) = guard.connection.answer(request).await.into_parts();
+            let (head, mut body) = guard.connection.answer(request).await.into_parts();
+            if let Some(upgrade) = body.take_upgrade() {
+                *guard.connection.upgrade() = Some(upgrade);
+            }
             if body.size_hint().lower() >= HEAVY_BYTES_MIN {
                 guard.connection.heavy.mark();
             }
@@ -131,26 +151,25 @@ async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> R
             ))
         }
     });
-    let serving = http1::Builder::new()
+    let mut serving = http1::Builder::new()
         .writev(true)
         .max_headers(HEADERS_MAX)
         .max_header_size(shared.header_bytes_max)
         .max_buf_size(BODY_CHUNK_BYTES_MAX)
         .header_read_timeout(None)
         .serve_connection(io, service);
-    let mut serving = std::pin::pin!(serving);
     let mut shutdown = std::pin::pin!(shared.shutdown.wait());
     let mut look = std::pin::pin!(tokio::time::sleep(shared.idle_timeout));
     let mut asked_to_end = false;
     let mut begun = 0;
     std::future::poll_fn(|cx| {
         loop {
-            if let Poll::Ready(outcome) = serving.as_mut().poll(cx) {
+            if let Poll::Ready(outcome) = Pin::new(&mut serving).poll(cx) {
                 return Poll::Ready(outcome);
             }
             if !asked_to_end && shutdown.as_mut().poll(cx).is_ready() {
                 asked_to_end = true;
-                serving.as_mut().graceful_shutdown();
+                Pin::new(&mut serving).graceful_shutdown();
                 continue;
             }
             std::task::ready!(look.as_mut().poll(cx));
@@ -162,7 +181,15 @@ async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> R
             look.as_mut().reset(next);
         }
     })
-    .await
+    .await?;
+    let upgrade = watched.upgrade().take();
+    // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
+    if let Some(upgrade) = upgrade.filter(|_| !watched.outbox.is_socket_full()) {
+        let http1::Parts { io, read_buf, .. } = serving.into_parts();
+        let stream = io.into_inner().into_inner();
+        upgrade.go_on(Upgraded::new(read_buf, stream)).await;
+    }
+    Ok(())
 }
 
 /// Marks a request as under way from its head to the end of its body.

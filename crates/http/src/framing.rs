@@ -51,6 +51,10 @@ impl<S> Followed<S> {
     pub(crate) fn new(stream: S, ambiguous: Arc<FirstAmbiguous>) -> Self {
         Self { stream, follower: Follower::default(), ambiguous }
     }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Followed<S> {

@@ -23,6 +23,7 @@ mod roaming;
 mod server;
 mod shutdown;
 mod socket;
+mod upgrade;
 mod watchdog;
 
 pub use body::{Body, BodyError};
@@ -40,6 +41,7 @@ pub use receive::{ReceiveLimits, Receiver};
 pub use responses::ResponseBudget;
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;
+pub use upgrade::Upgraded;
 
 /// A request as a [`Handler`] gets it: head parsed, body not yet read.
 pub type Request = http::Request<hyper::body::Incoming>;

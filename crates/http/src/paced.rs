@@ -23,6 +23,10 @@ impl<S> Paced<S> {
         Self { socket, outbox }
     }
 
+    pub(crate) fn into_inner(self) -> S {
+        self.socket
+    }
+
     fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if written.is_pending() {
             self.outbox.socket_is_full();

@@ -84,6 +84,11 @@ impl Outbox {
         self.is_body_waiting.store(true, Ordering::Relaxed);
     }
 
+    /// Whether something that was to be written has not been.
+    pub(crate) fn is_socket_full(&self) -> bool {
+        self.is_socket_full.load(Ordering::Relaxed)
+    }
+
     /// The body has given this many bytes.
     pub(crate) fn give(&self, bytes: usize) {
         self.given.fetch_add(bytes, Ordering::Relaxed);

@@ -33,6 +33,11 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream, ambiguous: Arc<FirstAmbiguous>) -> Self {
         Self(TokioIo::new(Followed::new(stream, ambiguous)))
     }
+
+    /// The stream itself, for another protocol than HTTP.
+    pub(crate) fn into_inner(self) -> TcpStream {
+        self.0.into_inner().into_inner()
+    }
 }
 
 impl Read for Socket {

@@ -5,6 +5,7 @@
 mod requests;
 mod roaming;
 mod slow_readers;
+mod upgrade;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -62,6 +63,7 @@ impl Handler for Bodies {
                 Err(BodyError("no more".to_owned()))
             }),
             "/nothing" => Body::live(async |_| Err(BodyError("nothing".to_owned()))),
+            "/upgrade" => return upgrade::shouting(&self.shutdown),
             "/large" => slow_readers::large(&self.responses),
             "/live" => {
                 let stopping = self.shutdown.wait();

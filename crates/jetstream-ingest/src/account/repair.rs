@@ -1,0 +1,210 @@
+//! An account of which something is missing: its repository is fetched whole, and the commits that came meanwhile wait.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use alluvium_atproto::cbor::{Map, Value, encode};
+use alluvium_jss::Kind;
+use bytes::Bytes;
+
+use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiting, release};
+use crate::convert::{marker_row, resync_row};
+use crate::fetched::Fetched;
+use crate::frame::{Commit, Event, Sync};
+use crate::state::{Cause, Chain, Change, Repair};
+
+impl Account {
+    /// Something is missing, up to `rev` at least: the repository is to be fetched.
+    pub(super) fn miss(&mut self, cause: Cause, rev: &str, context: &Context<'_>, step: &mut Step) {
+        let waiting = self.waiting.get_or_insert_with(|| {
+            step.schedule = Some(Schedule::At(context.now_ms()));
+            let due_ms = context.now_ms();
+            let repair = Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms };
+            Waiting { repair, sync: None, commits: VecDeque::new() }
+        });
+        if step.schedule.is_some() || rev > waiting.repair.target.as_str() {
+            if rev > waiting.repair.target.as_str() {
+                rev.clone_into(&mut waiting.repair.target);
+            }
+            step.changes.push(Change::Repair(self.did.clone(), Some(waiting.repair.clone())));
+        }
+    }
+
+    /// Keeps a commit until the repair. What does not fit is dropped: the repair brings what it brought.
+    pub(super) fn hold(&mut self, event: Commit, context: &Context<'_>, step: &mut Step) {
+        let Some(waiting) = &mut self.waiting else {
+            return;
+        };
+        let event = Event::Commit(event);
+        let cost = event.cost();
+        let Event::Commit(event) = event else {
+            return;
+        };
+        let limits = &context.rules.limits;
+        let held = context.pending_bytes.fetch_add(cost, Ordering::Relaxed);
+        if held.saturating_add(cost) > limits.pending_bytes {
+            release(context.pending_bytes, cost);
+            step.notes.push(Note::PendingDropped);
+            return;
+        }
+        waiting.commits.push_back(event);
+        if waiting.commits.len() > limits.pending_commits
+            && let Some(oldest) = waiting.commits.pop_front()
+        {
+            release(context.pending_bytes, Event::Commit(oldest).cost());
+            step.notes.push(Note::PendingDropped);
+        }
+    }
+
+    /// Keeps a `#sync` to be archived before what is fetched; the newest is enough.
+    pub(super) fn hold_sync(&mut self, event: Sync) {
+        if let Some(waiting) = &mut self.waiting
+            && waiting.sync.as_ref().is_none_or(|held| held.rev < event.rev)
+        {
+            waiting.sync = Some(event);
+        }
+    }
+
+    pub(super) fn reschedule(&mut self, due_ms: u64, step: &mut Step) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.repair.due_ms = due_ms;
+            step.schedule = Some(Schedule::At(due_ms));
+            step.changes.push(Change::Repair(self.did.clone(), Some(waiting.repair.clone())));
+        }
+    }
+
+    /// The repository could not be fetched.
+    pub fn fetch_failed(&mut self, failure: FetchFailure, context: &Context<'_>) -> Step {
+        let mut step = Step::default();
+        let Some(waiting) = &mut self.waiting else {
+            return step;
+        };
+        let retry = &context.rules.retry;
+        waiting.repair.attempts = waiting.repair.attempts.saturating_add(1);
+        let attempts = waiting.repair.attempts;
+        if failure == FetchFailure::Gone && attempts >= retry.gone_attempts {
+            self.finish(Note::GivenUp, context, &mut step);
+            return step;
+        }
+        let wait = match failure {
+            FetchFailure::Unavailable => retry.unavailable_ms,
+            _ => retry.wait_ms(attempts, context.random),
+        };
+        self.reschedule(context.now_ms().saturating_add(wait), &mut step);
+        step
+    }
+
+    /// The repository as its server has it, verified. What comes of it is one step: the marker, every record, then the
+    /// commits that waited and follow it.
+    pub fn fetched(&mut self, fetched: Fetched, context: &Context<'_>) -> Step {
+        let mut step = Step::default();
+        if self.waiting.is_none() {
+            return step;
+        }
+        if self.is_inactive() {
+            // The account went away meanwhile: its records must not come back to life behind that event.
+            let later = context.now_ms().saturating_add(context.rules.retry.unavailable_ms);
+            self.reschedule(later, &mut step);
+            return step;
+        }
+        let fetched_rev = fetched.rev.clone();
+        match &self.chain {
+            Some(chain) if fetched.rev < chain.rev => step.notes.push(Note::StaleResync),
+            Some(chain) if fetched.rev == chain.rev && fetched.data != chain.data => {
+                return self.fetch_failed(FetchFailure::Refused, context);
+            }
+            Some(chain) if fetched.data == chain.data => {
+                if fetched.rev > chain.rev {
+                    self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, &mut step);
+                }
+            }
+            _ => self.replace(fetched, &mut step),
+        }
+        self.drain(context, &mut step);
+        self.settle(&fetched_rev, context, &mut step);
+        step
+    }
+
+    /// Everything that was known of the repository gives way to what was fetched.
+    fn replace(&mut self, fetched: Fetched, step: &mut Step) {
+        let told = self.waiting.as_mut().and_then(|waiting| waiting.sync.take());
+        let (rev, body) = match told {
+            Some(sync) if sync.rev <= fetched.rev => (sync.rev, sync.body),
+            _ => (fetched.rev.clone(), sync_body(&self.did, &fetched.rev)),
+        };
+        if !step.gated(marker_row(Kind::Sync, &self.did, &rev, body)) {
+            // Without the marker the records would not replace anything.
+            return;
+        }
+        step.rows.reserve(fetched.records.len());
+        for (key, record) in fetched.records {
+            step.gated(resync_row(&self.did, &fetched.rev, &key, record));
+        }
+        step.notes.push(Note::Resynced);
+        self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, step);
+    }
+
+    /// Judges the commits that waited, in order, until one does not follow.
+    fn drain(&mut self, context: &Context<'_>, step: &mut Step) {
+        while let Some(event) = self.waiting.as_mut().and_then(|waiting| waiting.commits.pop_front()) {
+            match self.judge(&event, context) {
+                Verdict::Verified(verified) => self.advance(verified, step),
+                Verdict::Replay => step.notes.push(Note::Replay),
+                Verdict::Rejected(reject) => step.notes.push(Note::Rejected(reject)),
+                Verdict::Broken(_) | Verdict::Unresolved(_) => {
+                    if let Some(waiting) = &mut self.waiting {
+                        waiting.commits.push_front(event);
+                    }
+                    return;
+                }
+            }
+            release(context.pending_bytes, Event::Commit(event).cost());
+        }
+    }
+
+    /// Whether that was all that is missing.
+    fn settle(&mut self, fetched_rev: &str, context: &Context<'_>, step: &mut Step) {
+        let known = self.chain.as_ref().map_or("", |chain| chain.rev.as_str()).to_owned();
+        let Some(waiting) = &mut self.waiting else {
+            return;
+        };
+        if waiting.commits.is_empty() && known >= waiting.repair.target {
+            self.finish(Note::Repaired, context, step);
+            return;
+        }
+        // The server gave an older state than what is missing: a cache, or a revision that nobody made.
+        let retry = &context.rules.retry;
+        waiting.repair.attempts = waiting.repair.attempts.saturating_add(1);
+        waiting.repair.stale = waiting.repair.stale.saturating_add(1);
+        let (attempts, stale) = (waiting.repair.attempts, waiting.repair.stale);
+        tracing::debug!(did = self.did, fetched_rev, stale, "fetched repository is behind its events");
+        if stale >= retry.stale_attempts {
+            self.finish(Note::GivenUp, context, step);
+            return;
+        }
+        let wait = retry.wait_ms(attempts, context.random);
+        self.reschedule(context.now_ms().saturating_add(wait), step);
+    }
+
+    /// Nothing waits any more.
+    fn finish(&mut self, note: Note, context: &Context<'_>, step: &mut Step) {
+        if let Some(waiting) = self.waiting.take() {
+            let held: usize = waiting.commits.into_iter().map(|commit| Event::Commit(commit).cost()).sum();
+            release(context.pending_bytes, held);
+        }
+        step.notes.push(note);
+        step.changes.push(Change::Repair(self.did.clone(), None));
+        step.schedule = Some(Schedule::Done);
+    }
+}
+
+/// The body of a `#sync` that no relay sent: of this account and revision, without number, time and blocks.
+fn sync_body(did: &str, rev: &str) -> Bytes {
+    let mut body = Map::new();
+    body.insert("did", Value::from(did));
+    body.insert("rev", Value::from(rev));
+    body.insert("seq", Value::Integer(0));
+    body.insert("time", Value::from(""));
+    body.insert("blocks", Value::Bytes(Vec::new()));
+    encode(&Value::Map(body)).into()
+}

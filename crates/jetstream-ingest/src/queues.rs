@@ -1,0 +1,268 @@
+//! Who is worked on, and what waits: one queue for each account, so that its events keep their order, and many accounts
+//! at once.
+//!
+//! An account that is worked on stays with its worker until its queue is empty. The queue is bounded; what happens
+//! beyond the bound is the caller's choice: wait, or drop. Of a queue that is full the oldest commit or sync is dropped,
+//! since a repair brings back what it brought; of markers, which no repair brings back, only one that a later one of the
+//! same kind makes up for.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// How an item may be treated when there are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// It was made here and is not counted or dropped.
+    Fixed,
+    /// A commit or sync.
+    Repairable,
+    /// An event about the account as such; of this kind.
+    Marker(u8),
+}
+
+/// Something that waits.
+pub trait Item {
+    /// How it may be treated.
+    fn class(&self) -> Class;
+    /// What it takes in memory, in bytes.
+    fn cost(&self) -> usize;
+}
+
+/// What became of an item.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Offer<T> {
+    /// It waits for its turn.
+    Queued,
+    /// Its queue is full, and nothing was changed.
+    Full(T),
+}
+
+/// Queues by account.
+#[derive(Debug)]
+pub struct Queues<T> {
+    waiting: HashMap<Arc<str>, VecDeque<T>>,
+    ready: VecDeque<Arc<str>>,
+    busy: HashSet<Arc<str>>,
+    limit: usize,
+    bytes: usize,
+}
+
+impl<T: Item> Queues<T> {
+    /// Queues of at most `limit` items each.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            waiting: HashMap::new(),
+            ready: VecDeque::new(),
+            busy: HashSet::new(),
+            limit: limit.max(1),
+            bytes: 0,
+        }
+    }
+
+    /// What all items that wait take, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many accounts wait for a worker.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether nothing waits and nobody works.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.busy.is_empty()
+    }
+
+    /// Puts an item behind the others of its account.
+    pub fn offer(&mut self, account: &str, item: T) -> Offer<T> {
+        let full = self.waiting.get(account).is_some_and(|queue| counted(queue) >= self.limit);
+        if full && item.class() != Class::Fixed {
+            return Offer::Full(item);
+        }
+        self.bytes += item.cost();
+        if let Some(queue) = self.waiting.get_mut(account) {
+            queue.push_back(item);
+            return Offer::Queued;
+        }
+        let (account, busy) = match self.busy.get(account) {
+            Some(account) => (account.clone(), true),
+            None => (account.into(), false),
+        };
+        self.waiting.insert(account.clone(), VecDeque::from([item]));
+        if !busy {
+            self.ready.push_back(account);
+        }
+        Offer::Queued
+    }
+
+    /// Takes the item out of a full queue that is missed least.
+    pub fn drop_one(&mut self, account: &str) -> Option<T> {
+        let queue = self.waiting.get_mut(account)?;
+        let dropped = queue.remove(least_missed(queue)?)?;
+        self.bytes -= dropped.cost();
+        Some(dropped)
+    }
+
+    /// The item of an account that `find` picks, to be changed in place; its cost must stay.
+    pub fn find_mut(&mut self, account: &str, find: impl Fn(&T) -> bool) -> Option<&mut T> {
+        self.waiting.get_mut(account)?.iter_mut().find(|item| find(item))
+    }
+
+    /// An account to work on, with its first item. The account stays with the caller until [`Self::next`] says that
+    /// there is nothing more.
+    pub fn take(&mut self) -> Option<(Arc<str>, T)> {
+        let account = self.ready.pop_front()?;
+        self.busy.insert(account.clone());
+        let item = self.next(&account)?;
+        Some((account, item))
+    }
+
+    /// The next item of an account that the caller works on; without one the account is given back.
+    pub fn next(&mut self, account: &Arc<str>) -> Option<T> {
+        let queue = self.waiting.get_mut(account);
+        let item = queue.and_then(VecDeque::pop_front);
+        if let Some(item) = &item {
+            self.bytes -= item.cost();
+        } else {
+            self.waiting.remove(account);
+            self.busy.remove(account);
+        }
+        item
+    }
+}
+
+fn counted<T: Item>(queue: &VecDeque<T>) -> usize {
+    queue.iter().filter(|item| item.class() != Class::Fixed).count()
+}
+
+fn least_missed<T: Item>(queue: &VecDeque<T>) -> Option<usize> {
+    let repairable = queue.iter().position(|item| item.class() == Class::Repairable);
+    let made_up_for = || {
+        (0..queue.len()).find(|at| {
+            let class = queue[*at].class();
+            class != Class::Fixed && queue.iter().skip(at + 1).any(|later| later.class() == class)
+        })
+    };
+    let oldest = || queue.iter().position(|item| item.class() != Class::Fixed);
+    repairable.or_else(made_up_for).or_else(oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Thing(Class, u32);
+
+    impl Item for Thing {
+        fn class(&self) -> Class {
+            self.0
+        }
+
+        fn cost(&self) -> usize {
+            10
+        }
+    }
+
+    const COMMIT: Class = Class::Repairable;
+
+    fn thing(number: u32) -> Thing {
+        Thing(COMMIT, number)
+    }
+
+    #[test]
+    fn an_account_stays_with_its_worker_until_its_queue_is_empty() {
+        let mut queues = Queues::new(8);
+        for (account, number) in [("a", 1), ("b", 2), ("a", 3)] {
+            assert_eq!(queues.offer(account, thing(number)), Offer::Queued);
+        }
+        assert_eq!((queues.ready(), queues.bytes()), (2, 30));
+        let (a, first) = queues.take().expect("an account");
+        assert_eq!((&*a, first), ("a", thing(1)));
+        let (b, second) = queues.take().expect("another");
+        assert_eq!((&*b, second), ("b", thing(2)));
+        assert_eq!(queues.take(), None, "one worker for each account");
+        queues.offer("b", thing(4));
+        assert_eq!(queues.take(), None);
+        assert_eq!(
+            (queues.next(&a), queues.next(&a), queues.next(&b)),
+            (Some(thing(3)), None, Some(thing(4)))
+        );
+        queues.offer("a", thing(5));
+        assert_eq!(queues.take().expect("it is free again").1, thing(5));
+        assert_eq!((queues.next(&a), queues.next(&b)), (None, None));
+        assert!(queues.is_idle());
+        assert_eq!(queues.bytes(), 0);
+    }
+
+    #[test]
+    fn a_full_queue_drops_what_is_missed_least() {
+        use Class::{Fixed, Marker};
+        let table: [(&[Class], usize); 6] = [
+            (&[COMMIT, COMMIT, COMMIT], 0),
+            (&[Marker(1), COMMIT, COMMIT], 1),
+            (&[Fixed, Marker(1), Marker(2), COMMIT], 3),
+            (&[Marker(1), Marker(2), Marker(2)], 1),
+            (&[Fixed, Marker(1), Marker(1), Marker(1)], 1),
+            (&[Marker(1), Marker(2), Marker(3)], 0),
+        ];
+        for (classes, gone) in table {
+            let mut queues = Queues::new(3);
+            for (number, class) in classes.iter().enumerate() {
+                let number = u32::try_from(number).expect("a small number");
+                assert_eq!(queues.offer("a", Thing(*class, number)), Offer::Queued);
+            }
+            assert_eq!(queues.offer("a", thing(99)), Offer::Full(thing(99)));
+            assert_eq!(
+                queues.offer("a", Thing(Fixed, 98)),
+                Offer::Queued,
+                "what was made here is not refused"
+            );
+            let dropped = queues.drop_one("a").expect("one");
+            assert_eq!(dropped.1 as usize, gone, "{classes:?}");
+            assert_eq!(queues.offer("a", thing(99)), Offer::Queued);
+        }
+    }
+
+    proptest! {
+        /// Whatever is offered in whatever order: each account's items come out in order, each once.
+        #[test]
+        fn order_within_an_account_holds(offers in proptest::collection::vec((0..5_u8, any::<bool>()), 1..200)) {
+            let mut queues = Queues::new(usize::MAX);
+            let mut working: Vec<Arc<str>> = Vec::new();
+            let mut seen: HashMap<String, Vec<u32>> = HashMap::new();
+            let mut given: HashMap<String, Vec<u32>> = HashMap::new();
+            for (number, (account, work)) in offers.iter().enumerate() {
+                let number = u32::try_from(number).expect("a small number");
+                queues.offer(&account.to_string(), thing(number));
+                given.entry(account.to_string()).or_default().push(number);
+                if *work && let Some((account, item)) = queues.take() {
+                    prop_assert!(!working.contains(&account));
+                    seen.entry(account.to_string()).or_default().push(item.1);
+                    working.push(account);
+                } else if let Some(account) = working.first().cloned() {
+                    match queues.next(&account) {
+                        Some(item) => seen.entry(account.to_string()).or_default().push(item.1),
+                        None => drop(working.remove(0)),
+                    }
+                }
+            }
+            for account in working {
+                while let Some(item) = queues.next(&account) {
+                    seen.entry(account.to_string()).or_default().push(item.1);
+                }
+            }
+            while let Some((account, item)) = queues.take() {
+                seen.entry(account.to_string()).or_default().push(item.1);
+                while let Some(item) = queues.next(&account) {
+                    seen.entry(account.to_string()).or_default().push(item.1);
+                }
+            }
+            prop_assert_eq!(seen, given);
+            prop_assert!(queues.is_idle() && queues.bytes() == 0);
+        }
+    }
+}
