@@ -1,5 +1,6 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to the stream client.
 
+mod jetstream;
 mod serve;
 mod stream;
 
@@ -30,6 +31,9 @@ enum Command {
     Stream(stream::StreamArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
+    /// Follow, keep and serve a network of the AT Protocol.
+    #[command(subcommand)]
+    Jetstream(jetstream::JetstreamCommand),
 }
 
 /// Columns of a line of the table of exit codes.
@@ -59,5 +63,6 @@ fn main() -> ExitCode {
         Command::Config(command) => serve::run_config(&command),
         Command::Stream(args) => stream::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
+        Command::Jetstream(command) => jetstream::run(&command),
     }
 }

@@ -304,7 +304,7 @@ impl Handler for Site {
         let domain = domain(&request);
         let role = domain.as_deref().and_then(|domain| self.role_of(domain)).unwrap_or(self.role);
         if path == "/xrpc/com.atproto.sync.subscribeRepos" && role == Role::Relay {
-            return firehose::handle(&self.state, request);
+            return firehose::handle(&self.state, &request);
         }
         if path.starts_with(oracle::MOUNT) && self.role == Role::Relay {
             return oracle::handle(&self.state, request).await.send(&path, &mut self.state.faults.lock());

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::query::get;
 use crate::subscription::Subscription;
 
-pub(super) fn handle(state: &Arc<State>, request: Request) -> Response {
+pub(super) fn handle(state: &Arc<State>, request: &Request) -> Response {
     let path = request.uri().path().to_owned();
     let refuse = |answer: Answer| answer.send(&path, &mut state.faults.lock());
     let cursor = match get(request.uri().query(), "cursor").map(|cursor| cursor.parse::<u64>()) {
@@ -20,7 +20,7 @@ pub(super) fn handle(state: &Arc<State>, request: Request) -> Response {
         Some(Ok(cursor)) if i64::try_from(cursor).is_ok() => Some(cursor),
         Some(_) => return refuse(Answer::bad("`cursor` must be a sequence number")),
     };
-    let accepted = match accept(&request, &AcceptOptions::default()) {
+    let accepted = match accept(request, &AcceptOptions::default()) {
         Ok(accepted) => accepted,
         Err(error) => {
             let answer = Answer::error(error.status(), "InvalidRequest", &error.to_string());
@@ -33,20 +33,21 @@ pub(super) fn handle(state: &Arc<State>, request: Request) -> Response {
         let answer = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "TooManySubscribers", "no place is free");
         return refuse(answer.with("retry-after", "1"));
     };
+    // Here, so that whoever has the answer gets everything that happens from then on.
+    let subscription = Subscription::new(&state.world.lock(), cursor);
     let state = Arc::clone(state);
     accepted.response.map(|()| {
         Body::upgrade(move |stream| async move {
             let _place = place;
             // A subscriber that goes away has nothing to be told.
-            drop(follow(&state, stream, cursor).await);
+            drop(follow(&state, stream, subscription).await);
         })
     })
 }
 
-async fn follow(state: &State, stream: Upgraded, cursor: Option<u64>) -> Result<(), Error> {
+async fn follow(state: &State, stream: Upgraded, mut subscription: Subscription) -> Result<(), Error> {
     let mut socket = WebSocket::server(stream, None, ConnectionOptions::default());
     let mut news = state.news.subscribe();
-    let mut subscription = Subscription::new(&state.world.lock(), cursor);
     loop {
         news.mark_unchanged();
         let next = subscription.next(&state.world.lock(), &mut state.faults.lock());
