@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 pub use read::{JsonError, from_json};
-pub use write::{to_json, write_json};
+pub use write::{to_json, write_json, write_text};
 
 /// The key of a link.
 const LINK: &str = "$link";

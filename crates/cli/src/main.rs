@@ -1,5 +1,6 @@
-//! The `alluvium` command: parses arguments and hands over to the server or to the stream client.
+//! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
+mod feed;
 mod jetstream;
 mod serve;
 mod stream;
@@ -29,6 +30,8 @@ enum Command {
     Config(serve::ConfigCommand),
     /// Create, append to, read and delete streams on a running server.
     Stream(stream::StreamArgs),
+    /// Write and read feeds in a file of your own, offline or not, and synchronise it with a server.
+    Feed(feed::FeedArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
     /// Follow, keep and serve a network of the AT Protocol.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(command) => serve::run_config(&command),
         Command::Stream(args) => stream::run(args),
+        Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
         Command::Jetstream(command) => jetstream::run(&command),
     }

@@ -18,12 +18,12 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, jetstream,
+    exit_codes_help, feed, jetstream,
     stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
 };
 
-/// Variables with the project's prefix that belong to `alluvium stream`.
-const FOREIGN_VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE];
+/// Variables with the project's prefix that belong to the clients.
+const FOREIGN_VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE, feed::DB_VARIABLE, feed::SPACE_VARIABLE];
 
 const CONFIG_FLAG: &str = "config";
 
@@ -122,7 +122,10 @@ pub(crate) fn run(args: &ServerArgs) -> ExitCode {
 /// Runs `alluvium config …`.
 pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
     let text = match command {
-        ConfigCommand::Docs => Ok(docs_markdown() + &stream::docs_markdown() + &jetstream::docs_markdown()),
+        ConfigCommand::Docs => Ok(docs_markdown()
+            + &stream::docs_markdown()
+            + &feed::docs_markdown()
+            + &jetstream::docs_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),
         ConfigCommand::Check(args) => args.load().map(|_| "the configuration is valid\n".to_owned()),
     };

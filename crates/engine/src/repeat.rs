@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use alluvium_protocol::claim::ProducerDecision;
 use alluvium_protocol::error::Conflict;
-use alluvium_protocol::store::{Admitted, AppendFacts, AppendOptions, Receipt, StreamFacts, admit};
+use alluvium_protocol::store::{Admitted, AppendFacts, AppendOptions, Receipt, Repeats, StreamFacts, admit};
 use alluvium_protocol::{AppendRejection, Offset, StreamError};
 use bytes::Bytes;
 
@@ -94,6 +94,8 @@ pub(crate) fn decide(
         producer: item.producer.clone(),
         retry_metadata: item.retry_metadata.clone(),
         close: item.close,
+        // What is compared is decided by who asks.
+        repeats: Repeats::Compared,
     };
     let length = item.payload.data.len() as u64;
     let bytes_max = inner.options.limits.append_bytes_max.into();

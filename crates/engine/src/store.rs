@@ -10,8 +10,8 @@ use std::time::Duration;
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::store::{
     AppendBatch, AppendOptions, AppendResult, FoldCheckpoint, GetOptions, GetResult, HeadResult,
-    ProducerClaim, PutOptions, PutResult, StorageState, StoreError, StoreResult, StreamStore, WaitOptions,
-    WaitResult,
+    ProducerClaim, PutOptions, PutResult, Repeats, StorageState, StoreError, StoreResult, StreamStore,
+    WaitOptions, WaitResult,
 };
 use alluvium_protocol::{
     ContentType, Incarnation, Offset, OffsetQuery, ProducerId, StreamPath, cursor::current_cursor, etag::etag,
@@ -152,8 +152,15 @@ impl StreamStore for EngineStore {
         data: Bytes,
         options: AppendOptions,
     ) -> StoreResult<AppendResult> {
+        let content_type = match options.content_type {
+            // The base protocol, by whose rules repetitions are recognised, wants it named.
+            None if options.repeats == Repeats::Recognised => {
+                self.engine.head(path).ok().map(|head| head.content_type)
+            }
+            given => given,
+        };
         let request = AppendRequest {
-            content_type: options.content_type,
+            content_type,
             body: data,
             seq: options.seq,
             producer: options.producer,
@@ -161,7 +168,11 @@ impl StreamStore for EngineStore {
             expected_tail: None,
             expected_incarnation: options.expected_incarnation,
             retry_metadata: options.retry_metadata,
-            terms: if self.claims_required { Terms::Claimed } else { Terms::Contract },
+            terms: match options.repeats {
+                _ if self.claims_required => Terms::Claimed,
+                Repeats::Compared => Terms::Contract,
+                Repeats::Recognised => Terms::Protocol,
+            },
         };
         let appended = self.engine.append(path, request).await;
         let appended = appended.map_err(|error| refusals::of_append(path, error))?;

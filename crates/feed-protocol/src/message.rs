@@ -90,6 +90,9 @@ pub struct QueryRequest {
     /// How long the answer may be held back while there is nothing to give.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// Asks at which position that begins which came at or after this time. It changes nothing else.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
     /// The token under which the client knows its cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_server_token: Option<Token>,
@@ -132,6 +135,9 @@ pub struct QueryResponse {
     /// The history that the client expected is not this one: the cursor was ignored, and this page is from the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset: bool,
+    /// The answer to `since`: the first position that came at or after that time, or the next one that will be given.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub since_position: Option<u64>,
     /// The selected feeds are complete from this position on, if not from the start.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub pruned_below: Option<u64>,

@@ -17,6 +17,9 @@ pub enum From {
     Position(#[serde(with = "number")] u64),
     /// What gets its position after the call.
     Current,
+    /// What has come to the authority at or after this time, by the authority's clock; milliseconds since the Unix
+    /// epoch. Experimental: a clock over there that was set back makes it begin too early.
+    Since(#[serde(with = "number")] u64),
 }
 
 /// A rule that picks feeds. A setting of a feed's own goes before any rule.

@@ -8,7 +8,7 @@ use alluvium_feed_protocol::{FeedAdvanced, Id, Request, Response};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{Replica, ReplicaResult};
+use crate::{Replica, ReplicaResult, SyncStatus};
 
 /// Longest sleep, so that a clock that jumps is noticed.
 const SLEEP_MS_MAX: u64 = 30_000;
@@ -24,6 +24,11 @@ pub trait Transport: Send + Sync {
     fn hint(&self) -> impl Future<Output = FeedAdvanced> + Send {
         std::future::pending()
     }
+
+    /// Whether hints come at the moment. While they don't, the authority is asked more often.
+    fn is_live(&self) -> bool {
+        true
+    }
 }
 
 /// Synchronises one space until the future is dropped: pushes what was appended, pulls what is replicated, follows
@@ -38,26 +43,71 @@ pub async fn run<T: Transport>(
 ) -> ReplicaResult<()> {
     replica.lock().connected(space);
     loop {
-        let next = replica.lock().next_request(space)?;
-        let Some(request) = next else {
-            let sleep_ms = {
-                let replica = replica.lock();
-                let wake_ms = replica.wake_ms(space).unwrap_or(u64::MAX);
-                wake_ms.saturating_sub(replica.now_ms()).clamp(SLEEP_MS_MIN, SLEEP_MS_MAX)
-            };
-            tokio::select! {
-                hint = transport.hint() => replica.lock().hint(&hint)?,
-                () = wake.notified() => {}
-                () = tokio::time::sleep(Duration::from_millis(sleep_ms)) => {}
-            }
-            continue;
-        };
-        let request_id = request.request_id().clone();
-        let answer = transport.call(space, request).await;
-        let mut replica = replica.lock();
-        match answer {
-            Ok(response) => replica.answered(space, response)?,
-            Err(reason) => replica.failed(space, &request_id, &reason)?,
+        if !step(replica, space, transport).await? {
+            rest(replica, space, transport, wake).await?;
         }
     }
+}
+
+/// Synchronises one space until nothing is left to do, and tells how it ended: as far as the authority has told, with
+/// [`SyncStatus::stopped`] if it refuses this client for good. Errors of the network are waited out, so put a limit to
+/// the time.
+pub async fn catch_up<T: Transport>(
+    replica: &Arc<Mutex<Replica>>,
+    space: &Id,
+    transport: &T,
+    wake: &Notify,
+) -> ReplicaResult<SyncStatus> {
+    replica.lock().connected(space);
+    loop {
+        if step(replica, space, transport).await? {
+            continue;
+        }
+        {
+            let replica = replica.lock();
+            let status = replica.status(space)?;
+            if status.stopped.is_some() || (status.is_done() && replica.is_at_rest(space)) {
+                return Ok(status);
+            }
+        }
+        rest(replica, space, transport, wake).await?;
+    }
+}
+
+/// One request and its answer; whether there was anything to ask.
+async fn step<T: Transport>(replica: &Arc<Mutex<Replica>>, space: &Id, transport: &T) -> ReplicaResult<bool> {
+    let next = {
+        let mut replica = replica.lock();
+        replica.set_live(space, transport.is_live());
+        replica.next_request(space)?
+    };
+    let Some(request) = next else { return Ok(false) };
+    let request_id = request.request_id().clone();
+    let answer = transport.call(space, request).await;
+    let mut replica = replica.lock();
+    match answer {
+        Ok(response) => replica.answered(space, response)?,
+        Err(reason) => replica.failed(space, &request_id, &reason)?,
+    }
+    Ok(true)
+}
+
+/// Waits for the next thing to do.
+async fn rest<T: Transport>(
+    replica: &Arc<Mutex<Replica>>,
+    space: &Id,
+    transport: &T,
+    wake: &Notify,
+) -> ReplicaResult<()> {
+    let sleep_ms = {
+        let replica = replica.lock();
+        let wake_ms = replica.wake_ms(space).unwrap_or(u64::MAX);
+        wake_ms.saturating_sub(replica.now_ms()).clamp(SLEEP_MS_MIN, SLEEP_MS_MAX)
+    };
+    tokio::select! {
+        hint = transport.hint() => replica.lock().hint(&hint)?,
+        () = wake.notified() => {}
+        () = tokio::time::sleep(Duration::from_millis(sleep_ms)) => {}
+    }
+    Ok(())
 }

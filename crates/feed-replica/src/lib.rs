@@ -24,6 +24,7 @@ mod replica;
 mod replicate;
 mod schedule;
 mod session;
+mod setting;
 mod state;
 mod status;
 

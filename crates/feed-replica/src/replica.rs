@@ -15,7 +15,8 @@ use crate::{ReplicaError, ReplicaResult};
 
 /// Copies of spaces, or of the parts of them that were asked for, in one file.
 ///
-/// One value has the file for itself. Every call is short; share it between threads behind a lock.
+/// Every call is short; share it between threads behind a lock. Other processes may append to the same file meanwhile:
+/// [`notice_others`](Self::notice_others).
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) database: Database,
@@ -26,6 +27,7 @@ pub struct Replica {
     pub(crate) store: Token,
     pub(crate) sessions: HashMap<Id, Session>,
     changes: watch::Sender<u64>,
+    foreign_version: i64,
 }
 
 impl Replica {
@@ -61,12 +63,19 @@ impl Replica {
             Ok((store, actor))
         })?;
         let changes = watch::Sender::new(0);
-        Ok(Self { database, env, options, actor, store, sessions: HashMap::new(), changes })
+        let foreign_version = database.foreign_version()?;
+        let sessions = HashMap::new();
+        Ok(Self { database, env, options, actor, store, sessions, changes, foreign_version })
     }
 
     /// Who writes here.
     pub fn actor(&self) -> &Id {
         &self.actor
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.database.path()
     }
 
     /// The clock that the replica goes by.
@@ -77,6 +86,25 @@ impl Replica {
     /// A number that changes whenever blocks or their positions have changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Looks whether another process has written to the file since the last look, and if so has it pushed, pulled and
+    /// shown by [`changes`](Self::changes) here. Cheap: no table is read.
+    ///
+    /// Several processes may append to one file and read it; one of them synchronises it.
+    pub fn notice_others(&mut self) -> ReplicaResult<bool> {
+        let version = self.database.foreign_version()?;
+        if std::mem::replace(&mut self.foreign_version, version) == version {
+            return Ok(false);
+        }
+        let now_ms = self.now_ms();
+        for session in self.sessions.values_mut() {
+            session.push_at(now_ms);
+            session.pull_at(now_ms);
+            session.list_at(now_ms);
+        }
+        self.changed();
+        Ok(true)
     }
 
     pub(crate) fn changed(&self) {

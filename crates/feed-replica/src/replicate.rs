@@ -4,6 +4,8 @@ use alluvium_feed_protocol::{FeedInfo, From, Id, Selector};
 use alluvium_feed_store::rusqlite::{Connection, OptionalExtension};
 use alluvium_feed_store::{StoreError, StoreResult, feeds, spaces};
 
+use crate::lanes;
+use crate::session::OpenStart;
 use crate::state;
 use crate::{Replica, ReplicaError, ReplicaResult};
 
@@ -94,6 +96,12 @@ impl Replica {
         Ok(())
     }
 
+    /// The feeds of a space that are replicated, each from where; `None` while only the authority can tell that.
+    pub fn replicated(&self, space: &Id) -> ReplicaResult<Vec<(Id, Option<u64>)>> {
+        let lanes = self.database.read::<_, ReplicaError>(|connection| Ok(lanes::all(connection, space)?))?;
+        Ok(lanes.into_iter().map(|lane| (lane.feed_id, lane.from)).collect())
+    }
+
     /// The rules of a space.
     pub fn selectors(&self, space: &Id) -> ReplicaResult<Vec<(Selector, From)>> {
         let all = self.database.read::<_, ReplicaError>(|connection| Ok(selectors(connection, space)?))?;
@@ -124,8 +132,9 @@ fn set_feed(
     let start = match from {
         From::Beginning => Some(1),
         From::Position(position) => Some(position.max(1)),
-        From::Current => None,
+        From::Current | From::Since(_) => None,
     };
+    let from_time = if let From::Since(time) = from { Some(time) } else { None };
     let pulled_to = match (start, before) {
         (None, _) => None,
         // Forward: what was pulled counts, as far as it goes.
@@ -137,11 +146,11 @@ fn set_feed(
     };
     connection
         .prepare_cached(
-            "INSERT INTO replication (feedPrivateId, mode, isExplicit, fromPosition, pulledTo, requestedAt) \
-             VALUES (?1, 'from', ?2, ?3, ?4, ?5) ON CONFLICT (feedPrivateId) DO UPDATE SET mode = 'from', \
-             isExplicit = max(isExplicit, ?2), fromPosition = ?3, pulledTo = ?4, requestedAt = ?5",
+            "INSERT INTO replication (feedPrivateId, mode, isExplicit, fromPosition, pulledTo, requestedAt, fromTime) \
+             VALUES (?1, 'from', ?2, ?3, ?4, ?5, ?6) ON CONFLICT (feedPrivateId) DO UPDATE SET mode = 'from', \
+             isExplicit = max(isExplicit, ?2), fromPosition = ?3, pulledTo = ?4, requestedAt = ?5, fromTime = ?6",
         )?
-        .execute((feed, is_explicit, start, pulled_to, now_ms))?;
+        .execute((feed, is_explicit, start, pulled_to, now_ms, from_time))?;
     Ok(())
 }
 
@@ -163,7 +172,7 @@ pub(crate) fn pick(
         let picking = rules
             .iter()
             .find(|(_, selector, _)| selector.picks(&feed.feed_id, feed.namespace.as_ref(), is_written));
-        let Some((_, _, from)) = picking.filter(|(_, _, from)| *from != From::Current) else { continue };
+        let Some((_, _, from)) = picking.filter(|(_, _, from)| is_known(*from)) else { continue };
         let mut row = match known {
             Some(known) => known,
             None => feeds::create(connection, space, &feed.feed_id)?,
@@ -200,7 +209,7 @@ pub(crate) fn resolve_current(
     connection
         .prepare_cached(
             "UPDATE replication SET fromPosition = ?2 + 1, pulledTo = ?2, requestedAt = ?3 \
-             WHERE mode = 'from' AND fromPosition IS NULL \
+             WHERE mode = 'from' AND fromPosition IS NULL AND fromTime IS NULL \
              AND feedPrivateId IN (SELECT feedPrivateId FROM feeds WHERE spaceId = ?1)",
         )?
         .execute((space.as_str(), max_position, now_ms))?;
@@ -210,6 +219,58 @@ pub(crate) fn resolve_current(
         }
     }
     Ok(())
+}
+
+/// Starts that stand for a time become positions, once the authority has told which.
+pub(crate) fn resolve_since(
+    connection: &Connection,
+    space: &Id,
+    time: u64,
+    start: u64,
+    now_ms: u64,
+) -> StoreResult<()> {
+    let start = start.max(1);
+    connection
+        .prepare_cached(
+            "UPDATE replication SET fromPosition = ?2, pulledTo = ?2 - 1, requestedAt = ?3 \
+             WHERE mode = 'from' AND fromPosition IS NULL AND fromTime = ?4 \
+             AND feedPrivateId IN (SELECT feedPrivateId FROM feeds WHERE spaceId = ?1)",
+        )?
+        .execute((space.as_str(), start, now_ms, time))?;
+    for (_, selector, from) in selectors(connection, space)? {
+        if from == From::Since(time) {
+            store_selector(connection, space, &selector, From::Position(start))?;
+        }
+    }
+    Ok(())
+}
+
+/// A start that only the authority can tell, of a feed or a rule.
+pub(crate) fn open_start(
+    connection: &Connection,
+    space: &Id,
+    selectors: &[(i64, Selector, From)],
+) -> StoreResult<Option<OpenStart>> {
+    let of_rules = selectors.iter().find_map(|(_, _, from)| match from {
+        From::Current => Some(OpenStart::Current),
+        From::Since(time) => Some(OpenStart::Since(*time)),
+        From::Beginning | From::Position(_) => None,
+    });
+    if of_rules.is_some() {
+        return Ok(of_rules);
+    }
+    let sql = "SELECT r.fromTime FROM replication r JOIN feeds f ON f.feedPrivateId = r.feedPrivateId \
+               WHERE f.spaceId = ?1 AND r.mode = 'from' AND r.fromPosition IS NULL LIMIT 1";
+    let found: Option<Option<u64>> =
+        connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0)).optional()?;
+    Ok(found.map(|time| time.map_or(OpenStart::Current, OpenStart::Since)))
+}
+
+fn is_known(from: From) -> bool {
+    match from {
+        From::Beginning | From::Position(_) => true,
+        From::Current | From::Since(_) => false,
+    }
 }
 
 fn drop_below(connection: &Connection, feed: i64, from: u64) -> StoreResult<()> {

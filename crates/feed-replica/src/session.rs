@@ -6,6 +6,8 @@
 mod answer;
 mod next;
 
+pub(crate) use next::OpenStart;
+
 use std::collections::HashSet;
 
 use alluvium_feed_protocol::{FeedAdvanced, Id, RequestId};
@@ -28,7 +30,7 @@ pub(crate) struct InFlight {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Learns token, head, and whether the known history still holds.
-    Probe,
+    Probe { open: Option<OpenStart> },
     /// Feeds that selectors may pick.
     List,
     /// The tail lane's subscription. `feeds` are those it has with this answer.
@@ -65,6 +67,8 @@ pub(crate) struct Subscription {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Session {
     connected: bool,
+    /// No hints come over the present connection.
+    is_hintless: bool,
     pub(crate) stopped: Option<String>,
     in_flight: Vec<InFlight>,
     subscription: Option<Subscription>,
@@ -89,6 +93,8 @@ pub(crate) struct Session {
     push_blocks_max: Option<usize>,
     page_blocks: Option<u64>,
     pub(crate) parked: HashSet<i64>,
+    /// The highest position that a hint about the tail has told.
+    pub(crate) hinted: u64,
 }
 
 impl Session {
@@ -162,12 +168,39 @@ impl Replica {
         let is_watch = session.watch.as_ref().is_some_and(|(id, _)| *id == hint.subscription_id);
         let is_tail = session.subscription.as_ref().is_some_and(|own| own.id == hint.subscription_id);
         if is_tail && hint.position > state.tail.position {
+            session.hinted = session.hinted.max(hint.position);
             session.pull_at(now_ms);
         }
         if is_watch {
             session.list_at(now_ms);
         }
         Ok(())
+    }
+
+    /// Says whether hints come at the moment; without them the authority is asked every
+    /// [`poll_ms`](crate::Options::poll_ms).
+    pub fn set_live(&mut self, space: &Id, is_live: bool) {
+        let poll_ms = self.options.poll_ms;
+        let now_ms = self.now_ms();
+        let session = self.session(space);
+        let was_live = !std::mem::replace(&mut session.is_hintless, !is_live);
+        if was_live && !is_live && session.pull_due_ms != NEVER_MS {
+            session.pull_at(now_ms + poll_ms);
+        }
+    }
+
+    /// Whether everything that was due has been asked and answered, and nothing waits for another try.
+    pub fn is_at_rest(&self, space: &Id) -> bool {
+        let now_ms = self.now_ms();
+        self.sessions.get(space).is_none_or(|session| {
+            let is_list_done = session.list_after.is_none() && session.list_due_ms > now_ms;
+            session.in_flight.is_empty()
+                && session.pull.not_before_ms == 0
+                && session.push.not_before_ms == 0
+                && !session.is_probe_due
+                && !session.is_replaying
+                && (is_list_done || !self.options.pulls)
+        })
     }
 
     /// When the space wants to be asked again for its next request, milliseconds since the Unix epoch.

@@ -33,6 +33,14 @@ pub struct SyncStatus {
     pub position: u64,
 }
 
+impl SyncStatus {
+    /// Whether nothing is left to pull or push, as far as is known here. What the authority refuses for good counts as
+    /// done: it is reported.
+    pub fn is_done(&self) -> bool {
+        self.blocks_to_pull == 0 && self.blocks_to_push == self.blocks_refused && self.backfilling.is_empty()
+    }
+}
+
 impl Replica {
     /// How far a space is synchronised. Asks nobody.
     pub fn status(&self, space: &Id) -> ReplicaResult<SyncStatus> {
@@ -51,7 +59,11 @@ impl Replica {
             let behind = lanes.iter().filter(|lane| !lane.is_tail());
             let missing =
                 |lane: &lanes::Lane| lane.pulled_to.map_or(1, |to| state.tail.position.saturating_sub(to));
-            let tail_to_pull = if lanes.iter().any(lanes::Lane::is_tail) { state.blocks_to_pull } else { 0 };
+            // What was pushed or announced lies after the cursor until it is pulled.
+            let known = state.seen.position.max(session.map_or(0, |session| session.hinted));
+            let unseen = known.saturating_sub(state.tail.position);
+            let has_tail = lanes.iter().any(lanes::Lane::is_tail);
+            let tail_to_pull = if has_tail { state.blocks_to_pull.max(unseen) } else { 0 };
             Ok(SyncStatus {
                 blocks_to_pull: tail_to_pull + behind.clone().map(missing).max().unwrap_or(0),
                 blocks_to_push: outbox.count(connection)?,

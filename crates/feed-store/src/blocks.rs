@@ -136,6 +136,14 @@ pub fn get(connection: &Connection, insertion_id: i64) -> StoreResult<Block> {
     connection.prepare_cached(&sql)?.query_row([insertion_id], |row| Ok(from_row(row)))?
 }
 
+/// The first block that is kept from a position on: its position, and when it came into this file.
+pub fn arrival_from(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<(u64, u64)>> {
+    let sql = "SELECT position, insertionTimestamp FROM blocks INDEXED BY blocks_space_position \
+               WHERE spaceKey = ?1 AND position >= ?2 ORDER BY position LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row((space, position), |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok(Stored {
         insertion_id: row.get(0)?,

@@ -104,6 +104,12 @@ impl Database {
         value
     }
 
+    /// A number that changes when another connection, as that of another process, has written to the file.
+    pub fn foreign_version(&self) -> StoreResult<i64> {
+        self.usable()?;
+        Ok(self.writer.lock().query_row("PRAGMA data_version", [], |row| row.get(0))?)
+    }
+
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::{StoreError, StoreResult};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, SECOND];
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -116,6 +116,14 @@ CREATE TABLE identity (
   onlyRow INTEGER PRIMARY KEY CHECK (onlyRow = 1),
   storeToken TEXT NOT NULL,
   actorId TEXT
+) STRICT;
+";
+
+const SECOND: &str = r"
+ALTER TABLE replication ADD COLUMN fromTime INTEGER;
+CREATE TABLE settings (
+  name TEXT PRIMARY KEY,
+  value TEXT NOT NULL
 ) STRICT;
 ";
 

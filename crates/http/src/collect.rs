@@ -99,7 +99,7 @@ pub async fn collect(mut body: Incoming, limits: CollectLimits<'_>) -> Result<By
 
 /// Reads what a client sends of a refused body, so that it comes to read the refusal. Gives up on one that sends too
 /// much or takes too long; its connection is then closed on it.
-pub(crate) async fn discard(body: &mut Incoming) {
+pub async fn discard(body: &mut Incoming) {
     let discarding = async {
         let mut discarded = body.size_hint().lower();
         while discarded <= DISCARDED_BYTES_MAX

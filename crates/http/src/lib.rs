@@ -27,7 +27,7 @@ mod upgrade;
 mod watchdog;
 
 pub use body::{Body, BodyError};
-pub use collect::{BodyBudget, CollectError, CollectLimits, collect};
+pub use collect::{BodyBudget, CollectError, CollectLimits, collect, discard};
 pub use error::{ERROR_CODE, error_body, error_response};
 pub use feed::Feed;
 pub use limits::{
@@ -38,13 +38,16 @@ pub use limits::{
 pub use listener::{BindError, bind};
 pub use reactor::{default_reactors, heavy_reactors};
 pub use receive::{ReceiveLimits, Receiver};
-pub use responses::ResponseBudget;
+pub use responses::{HeldResponse, ResponseBudget};
 pub use server::{Drained, Handler, Server, ServerOptions, StartError};
 pub use shutdown::Shutdown;
 pub use upgrade::Upgraded;
 
 /// A request as a [`Handler`] gets it: head parsed, body not yet read.
-pub type Request = http::Request<hyper::body::Incoming>;
+pub type Request = http::Request<RequestBody>;
+
+/// The body of a [`Request`], as it arrives.
+pub type RequestBody = hyper::body::Incoming;
 
 /// A response as a [`Handler`] gives it.
 pub type Response = http::Response<Body>;

@@ -39,6 +39,25 @@ impl ResponseBudget {
     pub fn piece_bytes(&self) -> usize {
         if self.is_scarce() { SCARCE_PIECE_BYTES } else { PIECE_BYTES }
     }
+
+    /// Counts bytes that a response has in memory as a whole, until what this returns is dropped.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldResponse {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        HeldResponse { budget: Arc::clone(self), bytes }
+    }
+}
+
+/// Bytes counted by [`ResponseBudget::hold`].
+#[derive(Debug)]
+pub struct HeldResponse {
+    budget: Arc<ResponseBudget>,
+    bytes: usize,
+}
+
+impl Drop for HeldResponse {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What one connection has been given to send and its socket has not taken.
@@ -126,6 +145,19 @@ impl Drop for Outbox {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_response_in_memory_counts_for_as_long_as_it_is_there() {
+        let budget = Arc::new(ResponseBudget::new(10));
+        let held = budget.hold(9);
+        assert!(!budget.is_scarce());
+        let more = budget.hold(1);
+        assert_eq!(budget.piece_bytes(), SCARCE_PIECE_BYTES);
+        drop(held);
+        assert_eq!(budget.held(), 1);
+        drop(more);
+        assert_eq!(budget.held(), 0);
+    }
 
     proptest! {
         /// Whatever connections do, the budget is the sum of what full sockets have not taken, and nothing is left

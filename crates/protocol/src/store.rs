@@ -28,7 +28,9 @@ use crate::path::StreamPath;
 use crate::producer::ProducerId;
 
 pub use admission::{Admitted, AppendFacts, StreamFacts, admit};
-pub use options::{AppendOptions, GetOptions, InvalidRetryMetadata, PutOptions, RetryMetadata, WaitOptions};
+pub use options::{
+    AppendOptions, GetOptions, InvalidRetryMetadata, PutOptions, Repeats, RetryMetadata, WaitOptions,
+};
 pub use receipt::Receipt;
 pub use results::{
     AppendBatch, AppendResult, FoldCheckpoint, GetResult, HeadResult, ProducerClaim, PutResult, StorageState,

@@ -5,16 +5,46 @@ mod load;
 mod options;
 mod value;
 
-use alluvium_engine::SHARDS_MAX;
+use alluvium_engine::{Durability, SHARDS_MAX};
+use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
-pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl, parse_seconds};
+pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, parse_seconds};
+
+/// Bytes of an append that a SQLite store can take in one transaction.
+const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 
 impl Config {
-    /// Checks what no single option can, and what the engine would refuse later.
+    /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        match self.store {
+            StoreChoice::Engine => self.check_engine(),
+            StoreChoice::Sqlite(_) => self.check_sqlite(),
+        }
+    }
+
+    fn check_sqlite(&self) -> Result<(), ConfigError> {
+        if self.durability == Durability::Os {
+            return Err(ConfigError::Contradiction(
+                "`durability` must be `fsync` with a SQLite store, which knows no other".to_owned(),
+            ));
+        }
+        if self.append_bytes_max.0 > SQLITE_APPEND_BYTES_MAX {
+            return Err(ConfigError::Contradiction(format!(
+                "`append-bytes-max` must be at most {SQLITE_APPEND_BYTES_MAX} with a SQLite store"
+            )));
+        }
+        if u32::try_from(self.producers_max).is_err() {
+            return Err(ConfigError::Contradiction(
+                "`producers-max` must be less than 4294967296 with a SQLite store".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_engine(&self) -> Result<(), ConfigError> {
         if self.segment_bytes.0 > u64::from(u32::MAX) {
             return Err(ConfigError::Contradiction("`segment-bytes` must be less than 4GiB".to_owned()));
         }

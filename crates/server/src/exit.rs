@@ -1,6 +1,7 @@
 //! Why a server ends, as an exit code that scripts can tell apart and a hint that people can act on.
 
 use std::io;
+use std::path::PathBuf;
 
 use alluvium_engine::OpenError;
 use alluvium_http::{BindError, StartError};
@@ -39,6 +40,14 @@ pub enum ServeError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The SQLite file cannot be used.
+    #[error("`{}`: {source}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: alluvium_sqlstore::OpenError,
+    },
     /// The address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -60,12 +69,15 @@ impl ServeError {
             Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
             Self::Open(OpenError::Format(FormatError::Locked { .. }))
             | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
-            Self::Open(OpenError::Options(_)) => EXIT_CONFIG,
+            Self::Open(OpenError::Options(_))
+            | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
+            Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
             Self::Open(
                 OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
             )
             | Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
+            | Self::Sqlite { .. }
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,
             Self::Open(
@@ -102,7 +114,11 @@ impl ServeError {
                 "nothing was changed; keep a copy of `{}` before trying anything, the rest of it may be whole",
                 config.data_dir.display()
             )),
+            Self::Sqlite { .. } if self.exit_code() == EXIT_DATA => {
+                Some("nothing was changed there; name another file with `--store`".to_owned())
+            }
             Self::Open(_)
+            | Self::Sqlite { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Feeds(_)

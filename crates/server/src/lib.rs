@@ -8,6 +8,7 @@ mod exit;
 mod logging;
 mod serve;
 mod site;
+mod store;
 
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,

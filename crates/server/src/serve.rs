@@ -1,14 +1,7 @@
 //! The life of a server: open, listen, announce, serve, drain, close.
 
-use std::{
-    io,
-    num::NonZero,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc};
 
-use alluvium_engine::{Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX, Stats};
 use alluvium_env::Env;
 use alluvium_http::{
     Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
@@ -19,13 +12,11 @@ use tokio::{runtime, signal::unix};
 
 use crate::{
     config::Config,
-    exit::{EXIT_ENGINE_FAULT, ServeError},
+    exit::ServeError,
     logging,
     site::{Site, feeds_surface, open_feeds, sweep_feeds},
+    store::{OpenStore, StoreStopped, stop_at_once, to_usize},
 };
-
-/// Shards of a new data directory when the operator names no number: half the cores, up to this many.
-const SHARDS_AUTO_MAX: usize = 8;
 
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
 pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
@@ -36,31 +27,30 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let env = Env::real();
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
-    let began = now();
-    let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
-    let recovered = recovered(&engine, began.elapsed());
+    let store = OpenStore::open(config, &env)?;
     let shutdown = Shutdown::new();
     let responses = Arc::new(ResponseBudget::new(to_usize(config.responses_bytes_max.0)));
     let streams_options = streams_options(config, Arc::clone(&responses));
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
-    let streams = Streams::new(engine.clone(), env, streams_options, shutdown.clone());
+    let streams = Streams::new(store.backend(), env, streams_options, shutdown.clone());
     let site = Site::new(streams, surface);
     let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
-        announce(config, &server, &recovered, out);
+        announce(config, &server, &store, out);
         tokio::select! {
             () = until_told_to_stop(config, server, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
+            () = store.failed() => stop_at_once(&StoreStopped),
         }
         Ok::<(), io::Error>(())
     })?;
     if let Some(feeds) = feeds {
         feeds.close();
     }
-    engine.shutdown();
+    store.close();
     tracing::info!("stopped");
     Ok(())
 }
@@ -108,65 +98,25 @@ async fn until_told_to_stop(config: &Config, server: Server<Site>, mut signals: 
     }
 }
 
-/// What an engine found in its data directory, in one line.
-fn recovered(engine: &Engine, took: Duration) -> String {
-    let Stats { streams, tables, sealed_segments, .. } = engine.stats();
-    // The journal of each shard ends with a segment that is not sealed.
-    let segments = sealed_segments + engine.shards() as u64;
-    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    format!(
-        "{} ({}, {} replayed) in {} ms",
-        counted(streams, "stream"),
-        counted(tables, "table"),
-        counted(segments, "journal segment"),
-        took.as_millis()
-    )
-}
-
-#[expect(clippy::disallowed_methods, reason = "the composition root: how long a start took is only told")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 /// Tells where the server is, what it has and how to try it.
-fn announce(config: &Config, server: &Server<Site>, recovered: &str, out: &mut dyn io::Write) {
+fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut dyn io::Write) {
     let address = server.address();
-    let durability = match config.durability {
-        alluvium_engine::Durability::Fsync => "fsync (acknowledged once on disk)",
-        alluvium_engine::Durability::Os => "os (acknowledged once handed to the operating system)",
-    };
     let text = format!(
         "listening on   http://{address}\n\
+         store          {}\n\
          data directory {}\n\
-         durability     {durability}\n\
-         recovered      {recovered}\n\
+         durability     {}\n\
+         recovered      {}\n\
          try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
-        config.data_dir.display()
+        config.store,
+        config.data_dir.display(),
+        store.durability(),
+        store.recovered(),
     );
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever started it did not stay to read: no reason not to serve.
         tracing::warn!(%error, %address, "cannot say where the server is");
     }
-}
-
-fn engine_options(config: &Config) -> EngineOptions {
-    let mut options = EngineOptions::new(Arc::new(stop_at_once));
-    options.durability = config.durability;
-    options.shards = u16::try_from(config.shards.unwrap_or_else(default_shards)).unwrap_or(SHARDS_MAX);
-    options.segment_bytes = u32::try_from(config.segment_bytes.0).unwrap_or(u32::MAX);
-    options.recent_bytes = to_usize(config.recent_bytes.0);
-    options.snapshot_grace_ms = u64::try_from(config.snapshot_grace.as_millis()).unwrap_or(u64::MAX);
-    options.limits = Limits {
-        append_bytes_max: u32::try_from(config.append_bytes_max.0).unwrap_or(u32::MAX),
-        streams_max: config.streams_max,
-        producers_per_stream_max: config.producers_max,
-        queue_bytes_max: config.queue_bytes_max.0,
-        snapshot_bytes_max: config.snapshot_bytes_max.0,
-        uploads_max: config.uploads_max,
-        buckets_max: config.buckets_max,
-        ..options.limits
-    };
-    options
 }
 
 fn streams_options(config: &Config, responses: Arc<ResponseBudget>) -> StreamsOptions {
@@ -197,28 +147,4 @@ fn server_options(config: &Config, responses: Arc<ResponseBudget>) -> ServerOpti
         idle_timeout: config.idle_timeout,
         responses,
     }
-}
-
-fn default_shards() -> usize {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    (cores / 2).clamp(1, SHARDS_AUTO_MAX)
-}
-
-fn to_usize(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-/// The engine cannot promise durability any more. Serving on would break promises, and retrying in place could make
-/// one out of what is not on the disk; the next start reads the disk afresh.
-#[expect(clippy::exit, reason = "a fault ends the process at once, from whatever thread found it")]
-fn stop_at_once(fault: &Fault) {
-    let mut causes = String::new();
-    let mut cause = std::error::Error::source(fault);
-    while let Some(error) = cause {
-        causes.push_str(": ");
-        causes.push_str(&error.to_string());
-        cause = error.source();
-    }
-    tracing::error!("{fault}{causes}; the server stops, restart it once the cause is gone");
-    std::process::exit(i32::from(EXIT_ENGINE_FAULT))
 }

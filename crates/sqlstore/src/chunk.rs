@@ -4,12 +4,16 @@
 //! append 7, 1300 KiB:   chunk 0 of 3, 512 KiB | chunk 1 of 3, 512 KiB | chunk 2 of 3, 276 KiB
 //! ```
 //!
-//! Each row carries a CRC-32C over its stream's incarnation, its numbers and its bytes, so a row that was changed, or that
+//! Each row carries a checksum over its stream's incarnation, its numbers and its bytes, so a row that was changed, or that
 //! turned up at another place, is noticed when it is read, and no other row is affected. In a JSON stream a row also
-//! tells where in it the first message begins: a window may end there.
+//! tells where in it the first message begins: a window may end there. These numbers are one column, `shape`, since
+//! reading a column costs as much as reading a hundred bytes.
+
+use std::ops::Range;
 
 use alluvium_protocol::{Incarnation, Offset, json::MessageEnds};
 
+use crate::checksum::{Checksum, PIECE_BYTES};
 use crate::row::{Damage, Fields};
 
 /// The numbers of a chunk row.
@@ -27,19 +31,28 @@ pub(crate) struct Chunk {
     pub(crate) first_message: Option<u64>,
 }
 
-impl Chunk {
-    /// Reads a row and checks it against itself and its checksum.
-    pub(crate) fn read<'a>(
-        incarnation: Incarnation,
-        fields: &mut Fields<'a>,
-    ) -> Result<(Chunk, &'a [u8]), Damage> {
+/// Bits of a `shape` for the chunk's place in its append, and as many for the number of chunks.
+const COUNT_BITS: u32 = 12;
+
+/// A chunk row as it was read, of which nothing is believed yet.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Row<'a> {
+    chunk: Chunk,
+    checksum: u64,
+    data: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// Reads a row and checks it against itself.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Row<'a>, Damage> {
         let (start, append_index) = (fields.number()?, fields.number()?);
-        let (index, count) = (fields.number()?, fields.number()?);
-        let first_message = fields.optional_number()?;
+        let shape = fields.number()?;
         let checksum = fields.number()?;
         let data = fields.blob()?;
         let length = data.len() as u64;
         let end = start.checked_add(length).ok_or("has a position out of range")?;
+        let (index, count) = (shape & ((1 << COUNT_BITS) - 1), shape >> COUNT_BITS & ((1 << COUNT_BITS) - 1));
+        let first_message = (shape >> (2 * COUNT_BITS)).checked_sub(1);
         let chunk = Chunk { start, end, append_index, index, count, first_message };
         if append_index == 0 || index >= count || length == 0 {
             return Err("contradicts itself");
@@ -47,34 +60,65 @@ impl Chunk {
         if first_message.is_some_and(|at| at >= length) {
             return Err("has a message that begins elsewhere");
         }
-        if u64::from(chunk.checksum(incarnation, data)) != checksum {
-            return Err("does not match its checksum");
-        }
-        Ok((chunk, data))
+        Ok(Row { chunk, checksum, data })
     }
 
+    /// What the row says of itself.
+    pub(crate) fn chunk(&self) -> Chunk {
+        self.chunk
+    }
+
+    /// Checks the row against its checksum.
+    pub(crate) fn check(&self, incarnation: Incarnation) -> Result<Chunk, Damage> {
+        self.copy(incarnation, 0..0, &mut Vec::new())
+    }
+
+    /// Checks the row against its checksum, and appends a range of its bytes to `into`: garbage if it does not match.
+    pub(crate) fn copy(
+        &self,
+        incarnation: Incarnation,
+        range: Range<usize>,
+        into: &mut Vec<u8>,
+    ) -> Result<Chunk, Damage> {
+        let mut checksum = self.chunk.head(incarnation);
+        let mut from = 0;
+        for piece in self.data.chunks(PIECE_BYTES) {
+            checksum = checksum.with_piece(piece);
+            let wanted = range.start.max(from)..range.end.min(from + piece.len());
+            if wanted.start < wanted.end {
+                into.extend_from_slice(&piece[wanted.start - from..wanted.end - from]);
+            }
+            from += piece.len();
+        }
+        if checksum.value() == self.checksum { Ok(self.chunk) } else { Err("does not match its checksum") }
+    }
+}
+
+impl Chunk {
     /// Whether it is the last of its append.
     pub(crate) fn ends_append(&self) -> bool {
         self.index + 1 == self.count
     }
 
-    /// CRC-32C over everything that the row says.
-    pub(crate) fn checksum(&self, incarnation: Incarnation, data: &[u8]) -> u32 {
-        let mut head = [0_u8; 64];
+    /// The numbers that one column has: its place, how many chunks there are, where the first message begins.
+    pub(crate) fn shape(&self) -> u64 {
+        debug_assert!(self.count < 1 << COUNT_BITS, "an append has few chunks");
+        self.index | self.count << COUNT_BITS | self.first_message.map_or(0, |at| at + 1) << (2 * COUNT_BITS)
+    }
+
+    /// A checksum of everything that the row says.
+    pub(crate) fn checksum(&self, incarnation: Incarnation, data: &[u8]) -> u64 {
+        self.head(incarnation).with(data).value()
+    }
+
+    fn head(&self, incarnation: Incarnation) -> Checksum {
+        let mut head = [0_u8; 40];
         let (identity, places) = head.split_at_mut(16);
         identity.copy_from_slice(&incarnation.0.to_le_bytes());
-        let numbers = [
-            self.start,
-            self.end,
-            self.append_index,
-            self.index,
-            self.count,
-            self.first_message.unwrap_or(u64::MAX),
-        ];
-        for (place, number) in places.chunks_exact_mut(8).zip(numbers) {
+        for (place, number) in places.chunks_exact_mut(8).zip([self.start, self.append_index, self.shape()]) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        crc32c::crc32c_append(crc32c::crc32c(&head), data)
+        Checksum::of(&head)
     }
 }
 
@@ -142,17 +186,19 @@ mod tests {
     use super::*;
     use crate::plan::Field;
 
-    fn fields(chunk: &Chunk, data: &'static [u8], checksum: u32) -> [Field<'static>; 7] {
+    fn fields(chunk: &Chunk, data: &'static [u8], checksum: u64) -> [Field<'static>; 5] {
         let integer = |value: u64| Field::Integer(i64::try_from(value).unwrap());
         [
             integer(chunk.start),
             integer(chunk.append_index),
-            integer(chunk.index),
-            integer(chunk.count),
-            chunk.first_message.map_or(Field::Null, integer),
-            integer(checksum.into()),
+            integer(chunk.shape()),
+            integer(checksum),
             Field::Blob(data),
         ]
+    }
+
+    fn read(incarnation: Incarnation, fields: &[Field<'_>]) -> Result<Chunk, Damage> {
+        Row::read(&mut Fields::new(fields))?.check(incarnation)
     }
 
     #[test]
@@ -179,24 +225,42 @@ mod tests {
         let data = b"bytes";
         let chunk = Chunk { start: 40, end: 45, append_index: 3, index: 1, count: 2, first_message: Some(2) };
         let good = fields(&chunk, data, chunk.checksum(Incarnation(9), data));
-        assert_eq!(Chunk::read(Incarnation(9), &mut Fields::new(&good)), Ok((chunk, &data[..])));
-        assert!(Chunk::read(Incarnation(8), &mut Fields::new(&good)).is_err(), "a row of another stream");
-        for column in 0..6 {
-            for bit in 0..40 {
+        assert_eq!(read(Incarnation(9), &good), Ok(chunk));
+        assert!(read(Incarnation(8), &good).is_err(), "a row of another stream");
+        for column in 0..4 {
+            for bit in 0..64 {
                 let mut damaged = good;
                 let Field::Integer(value) = damaged[column] else { panic!("column {column} is a number") };
                 damaged[column] = Field::Integer(value ^ (1 << bit));
-                assert!(
-                    Chunk::read(Incarnation(9), &mut Fields::new(&damaged)).is_err(),
-                    "column {column}, bit {bit}"
-                );
+                assert!(read(Incarnation(9), &damaged).is_err(), "column {column}, bit {bit}");
             }
             let mut damaged = good;
             damaged[column] = Field::Null;
-            assert!(Chunk::read(Incarnation(9), &mut Fields::new(&damaged)).is_err(), "column {column}");
+            assert!(read(Incarnation(9), &damaged).is_err(), "column {column}");
         }
-        let mut damaged = good;
-        damaged[6] = Field::Blob(b"bytez");
-        assert!(Chunk::read(Incarnation(9), &mut Fields::new(&damaged)).is_err());
+        for damage in [&b"bytez"[..], b"byte", b"bytes!", b""] {
+            let mut damaged = good;
+            damaged[4] = Field::Blob(damage);
+            assert!(read(Incarnation(9), &damaged).is_err(), "{damage:?}");
+        }
+    }
+
+    #[test]
+    fn any_range_of_a_row_is_copied_and_all_of_it_is_checked() {
+        let data: &'static [u8] =
+            b"0123456789abc".iter().copied().cycle().take(PIECE_BYTES * 2 + 5).collect::<Vec<_>>().leak();
+        let end = data.len() as u64;
+        let chunk = Chunk { start: 0, end, append_index: 1, index: 0, count: 1, first_message: None };
+        let good = fields(&chunk, data, chunk.checksum(Incarnation(9), data));
+        let row = Row::read(&mut Fields::new(&good)).unwrap();
+        let places = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, data.len()];
+        for from in places {
+            for to in places.into_iter().filter(|to| *to >= from) {
+                let mut into = b"before".to_vec();
+                assert_eq!(row.copy(Incarnation(9), from..to, &mut into), Ok(chunk));
+                assert_eq!(into, [b"before", &data[from..to]].concat());
+                assert!(row.copy(Incarnation(8), from..to, &mut into).is_err());
+            }
+        }
     }
 }

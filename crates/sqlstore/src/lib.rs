@@ -130,6 +130,7 @@
 //! them ([`plan::Sql`]). Without the feature `native` that is all of the crate, and it builds for WebAssembly.
 
 mod bounds;
+mod checksum;
 mod chunk;
 #[cfg(feature = "native")]
 pub mod native;

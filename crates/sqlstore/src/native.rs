@@ -1,5 +1,6 @@
 //! SQLite on this machine: one connection that writes, on a thread of its own, and others that read beside it.
 
+mod buffers;
 mod connection;
 mod jobs;
 mod open;

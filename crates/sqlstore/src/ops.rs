@@ -19,6 +19,7 @@ mod window;
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use alluvium_protocol::error::{Conflict, StreamError};
@@ -87,7 +88,7 @@ pub(crate) async fn find<S: Sql>(
     sql: &mut S,
     scope: &Scope<'_>,
     path: &StreamPath,
-) -> StoreResult<Box<StreamRow>> {
+) -> StoreResult<Arc<StreamRow>> {
     match sql.stream(path).await? {
         // A deleted stream without forks waits only for the sweep.
         Some(row) if row.children == 0 && (row.deleted || row.expired(scope.now_ms)) => Err(not_found(path)),
@@ -105,7 +106,7 @@ pub(crate) async fn find_same<S: Sql>(
     scope: &Scope<'_>,
     path: &StreamPath,
     expected: Option<Incarnation>,
-) -> StoreResult<Box<StreamRow>> {
+) -> StoreResult<Arc<StreamRow>> {
     let row = find(sql, scope, path).await?;
     same_incarnation(&row, expected)?;
     Ok(row)

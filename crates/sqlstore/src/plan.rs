@@ -6,6 +6,9 @@
 //! D1 has no transaction in which one could read, think and write. So every write is one [`Batch`], each statement of
 //! which applies only if the stream is still at the version that was read. The last one must change exactly one row: if
 //! it does, so did all the others; if it does not, nothing was written, and the operation reads again.
+//!
+//! Where there are transactions, the guard need be looked at once only: a runner may do the last statement first and then,
+//! if it changed its row, the others in the [form without guard](Statement::bare), if each of them has one.
 
 pub mod reads;
 pub mod schema;
@@ -13,9 +16,11 @@ pub mod writes;
 
 use std::future::Future;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use alluvium_protocol::StreamPath;
 use alluvium_protocol::store::StoreFault;
+use bytes::Bytes;
 
 use crate::row::StreamRow;
 
@@ -92,6 +97,9 @@ pub struct Statement<'a> {
     pub sql: &'static str,
     /// The parameters in order.
     pub params: Vec<Param<'a>>,
+    /// The same without its guard, for a runner that has seen the guard hold in the transaction that is open: the
+    /// parameters that say it are there, but not used.
+    pub bare: Option<&'static str>,
 }
 
 impl<'a> Statement<'a> {
@@ -99,7 +107,12 @@ impl<'a> Statement<'a> {
     pub fn new(sql: &'static str, params: impl Into<Vec<Param<'a>>>) -> Self {
         let params = params.into();
         debug_assert!(params.len() <= PARAMS_MAX, "D1 takes no more");
-        Self { sql, params }
+        Self { sql, params, bare: None }
+    }
+
+    /// A statement that has a form without its guard as well.
+    pub fn guarded(guarded: writes::Guarded, params: impl Into<Vec<Param<'a>>>) -> Self {
+        Self { bare: Some(guarded.bare), ..Self::new(guarded.sql, params) }
     }
 }
 
@@ -107,9 +120,9 @@ impl<'a> Statement<'a> {
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// The stream at the path is this now. Readers need not be woken.
-    Kept(StreamPath, Box<StreamRow>),
+    Kept(StreamPath, Arc<StreamRow>),
     /// The stream at the path is this now, and readers that wait for it have something to see.
-    Changed(StreamPath, Box<StreamRow>),
+    Changed(StreamPath, Arc<StreamRow>),
     /// Another stream, or none, is at the path now.
     Replaced(StreamPath),
 }
@@ -154,8 +167,19 @@ pub trait Sql {
     fn stream(
         &mut self,
         path: &StreamPath,
-    ) -> impl Future<Output = Result<Option<Box<StreamRow>>, StoreFault>> {
+    ) -> impl Future<Output = Result<Option<Arc<StreamRow>>, StoreFault>> {
         async move { crate::row::load(self, path).await }
+    }
+
+    /// An empty buffer with room for about `capacity` bytes of a window.
+    fn buffer(&mut self, capacity: usize) -> Vec<u8> {
+        Vec::with_capacity(capacity)
+    }
+
+    /// What was read into a [`buffer`](Self::buffer), to be shared. A runner may take the memory back once nobody has
+    /// any of it.
+    fn share(&mut self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from(buffer)
     }
 
     /// Called when a guard failed: what is kept of the stream in memory is out of date.

@@ -84,11 +84,11 @@ impl StreamRow {
 pub(crate) async fn load<S: Sql + ?Sized>(
     sql: &mut S,
     path: &StreamPath,
-) -> Result<Option<Box<StreamRow>>, StoreFault> {
+) -> Result<Option<Arc<StreamRow>>, StoreFault> {
     let mut row = Ok(None);
     let statement = Statement::new(reads::STREAM, [Param::Text(path.as_str())]);
     sql.query(&statement, &mut |fields| {
-        row = StreamRow::read(&mut Fields::new(fields)).map(|row| Some(Box::new(row)));
+        row = StreamRow::read(&mut Fields::new(fields)).map(|row| Some(Arc::new(row)));
         ControlFlow::Break(())
     })
     .await?;

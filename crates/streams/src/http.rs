@@ -4,14 +4,14 @@ mod append;
 mod appends;
 mod attributes;
 mod batch;
-mod body;
+pub(crate) mod body;
 mod bootstrap;
 mod bucket;
 mod checkpoint;
-mod claim;
+pub(crate) mod claim;
 mod create;
 mod delete;
-mod error;
+pub(crate) mod error;
 mod head;
 mod headers;
 mod list;
@@ -26,9 +26,11 @@ mod snapshot;
 
 use std::sync::Arc;
 
-use alluvium_http::{Request, Response};
+use alluvium_http::{CollectLimits, RequestBody, Response, collect, discard};
 use alluvium_protocol::{InvalidStreamId, StreamPath};
-use http::Method;
+use bytes::Bytes;
+use http::{Method, header::EXPECT};
+use http_body::Body as _;
 
 use self::{
     error::Failure,
@@ -42,21 +44,53 @@ pub const MOUNT: &str = alluvium_protocol::path::STREAM_MOUNT;
 /// Where the store contract's resources of streams without a bucket are, under [`MOUNT`].
 const RESERVED: &str = "__ds/";
 
+/// A request on its way through a handler, which takes the body out once it wants it.
+pub(crate) type Request = http::Request<Option<RequestBody>>;
+
 /// Answers one request. Every response, refusals included, gets the browser headers on its way out.
-pub(crate) async fn handle(streams: &Arc<State>, request: Request) -> Response {
+pub(crate) async fn handle(streams: &Arc<State>, request: alluvium_http::Request) -> Response {
+    let mut request = request.map(Some);
     // Responses to reads may be cached and handed to pages of any origin, so they always carry the headers for them.
     let for_browsers = request.headers().contains_key(http::header::ORIGIN)
         || matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = match route(streams, request).await {
+    let mut response = match route(streams, &mut request).await {
         Ok(response) => response,
-        Err(failure) => failure.into_response(),
+        Err(failure) => {
+            if let Some(body) = request.body_mut().take()
+                && !body.is_end_stream()
+            {
+                Box::pin(throw_away(&request, body)).await;
+            }
+            failure.into_response()
+        }
     };
     headers::protect(response.headers_mut(), for_browsers);
     response
 }
 
+/// Reads what the client still sends of a request that was refused for its path or its headers, within reason. Without
+/// this a client that sends first and reads then would find its connection closed, and never see why. One that waits for
+/// leave to send (`Expect: 100-continue`) is not given it.
+async fn throw_away(request: &Request, mut body: RequestBody) {
+    if !request.headers().contains_key(EXPECT) {
+        discard(&mut body).await;
+    }
+}
+
+/// Takes the body of a request, within the server's limits.
+async fn collect_body(streams: &State, request: &mut Request) -> Result<Bytes, Failure> {
+    collect_at_most(streams, request, streams.options.append_bytes_max).await
+}
+
+/// As [`collect_body`], with a limit of its own.
+async fn collect_at_most(streams: &State, request: &mut Request, bytes_max: usize) -> Result<Bytes, Failure> {
+    let Some(body) = request.body_mut().take() else { return Ok(Bytes::new()) };
+    let limits = CollectLimits { bytes_max, ..streams.body_limits(request.headers()) };
+    Ok(collect(body, limits).await?)
+}
+
 /// A path under [`MOUNT`] names a stream; one under `/ds/` a bucket, a stream in it, or a resource of that stream.
-async fn route(streams: &Arc<State>, request: Request) -> Result<Response, Failure> {
+async fn route(streams: &Arc<State>, request: &mut Request) -> Result<Response, Failure> {
     let path = request.uri().path();
     if let Some(path) = path.strip_prefix(MOUNT) {
         if let Some(rest) = path.strip_prefix(RESERVED) {
@@ -74,13 +108,13 @@ async fn route(streams: &Arc<State>, request: Request) -> Result<Response, Failu
 }
 
 /// The operations of the base protocol, in either namespace.
-async fn stream(streams: &Arc<State>, path: StreamPath, request: Request) -> Result<Response, Failure> {
+async fn stream(streams: &Arc<State>, path: StreamPath, request: &mut Request) -> Result<Response, Failure> {
     match *request.method() {
         Method::POST => append::handle(streams, &path, request).await,
         Method::GET => read::handle(streams, path, request).await,
-        Method::HEAD => head::handle(streams, &path, &request),
+        Method::HEAD => head::handle(streams, &path, request).await,
         Method::PUT => create::handle(streams, &path, request).await,
-        Method::DELETE => delete::handle(streams, &path, &request).await,
+        Method::DELETE => delete::handle(streams, &path, request).await,
         _ => Err(Failure::MethodNotAllowed { allowed: resource::STREAM_METHODS }),
     }
 }
@@ -90,16 +124,16 @@ async fn contract(
     streams: &Arc<State>,
     wanted: Contract,
     path: StreamPath,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Failure> {
     match (request.method(), wanted) {
         (&Method::OPTIONS, _) => Ok(preflight::handle(wanted.methods())),
-        (&Method::POST, Contract::Claim) => claim::acquire(streams, &path, &request).await,
-        (&Method::GET | &Method::HEAD, Contract::Claim) => claim::state(streams, &path, &request).await,
-        (&Method::GET | &Method::HEAD, Contract::Appends) => appends::read(streams, &path, &request).await,
+        (&Method::POST, Contract::Claim) => claim::acquire(streams, &path, request).await,
+        (&Method::GET | &Method::HEAD, Contract::Claim) => claim::state(streams, &path, request).await,
+        (&Method::GET | &Method::HEAD, Contract::Appends) => appends::read(streams, &path, request).await,
         (&Method::PUT, Contract::Checkpoint) => checkpoint::put(streams, &path, request).await,
         (&Method::GET | &Method::HEAD, Contract::Checkpoint) => {
-            checkpoint::get(streams, &path, &request).await
+            checkpoint::get(streams, &path, request).await
         }
         _ => Err(Failure::MethodNotAllowed { allowed: wanted.methods() }),
     }
@@ -120,16 +154,30 @@ fn owner(resource: &Resource) -> Option<&StreamPath> {
     }
 }
 
+/// What a store that has nothing under `/ds/` is said not to support.
+fn feature(resource: &Resource) -> &'static str {
+    match resource {
+        Resource::Bucket(_) | Resource::List(_) | Resource::Stream(_) | Resource::Contract(..) => {
+            bucket::BUCKETS
+        }
+        Resource::LatestSnapshot(_) | Resource::Snapshot(..) => snapshot::SNAPSHOTS,
+        Resource::Bootstrap(_) => bootstrap::BOOTSTRAPS,
+        Resource::Batch(_) => batch::BATCHES,
+        Resource::Attributes(_) => attributes::ATTRIBUTES,
+    }
+}
+
 /// What is under `/ds/`.
-async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, Failure> {
+async fn extension(streams: &Arc<State>, request: &mut Request) -> Result<Response, Failure> {
     let method = request.method().clone();
     let allowed = resource::methods(request.uri().path())?;
     if method == Method::OPTIONS {
         return Ok(preflight::handle(allowed));
     }
     let resource = Resource::parse(request.uri().path())?;
+    streams.backend.engine(feature(&resource))?;
     if let Some(path) = owner(&resource) {
-        claim::check_stream(streams, path, &request)?;
+        claim::check_stream(streams, path, request).await?;
     }
     match (&method, resource) {
         (_, Resource::Stream(path)) => stream(streams, path, request).await,
@@ -143,14 +191,14 @@ async fn extension(streams: &Arc<State>, request: Request) -> Result<Response, F
         }
         (&Method::GET | &Method::HEAD, Resource::LatestSnapshot(path)) => snapshot::latest(streams, &path),
         (&Method::GET | &Method::HEAD, Resource::Snapshot(path, offset)) => {
-            snapshot::read(streams, &path, offset, &request).await
+            snapshot::read(streams, &path, offset, request).await
         }
         (&Method::PUT, Resource::Snapshot(path, offset)) => {
             publish::handle(streams, &path, offset, request).await
         }
         (&Method::DELETE, Resource::Snapshot(path, offset)) => snapshot::delete(streams, &path, offset),
         (&Method::GET | &Method::HEAD, Resource::Bootstrap(path)) => {
-            bootstrap::handle(streams, &path, &request).await
+            bootstrap::handle(streams, &path, request).await
         }
         // What would make or change a stream is told that its name is none.
         (&Method::PUT | &Method::POST | &Method::DELETE, Resource::List(_)) => {

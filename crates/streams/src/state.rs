@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::Engine;
 use alluvium_env::Env;
 use alluvium_http::{BodyBudget, CollectLimits, Handler, Request, Response, Shutdown};
 use alluvium_protocol::cursor::{self, InvalidCursor, JITTER_S_MAX};
@@ -11,19 +10,19 @@ use tokio::sync::Semaphore;
 
 use ::http::{HeaderMap, header::EXPECT};
 
-use crate::{http, limits::BOOTSTRAP_LOADS_MAX, options::Options, waiters::Waiters};
+use crate::{backend::Backend, http, limits::BOOTSTRAP_LOADS_MAX, options::Options, waiters::Waiters};
 
 /// The surface: give it to [`alluvium_http::Server::start`].
 #[derive(Clone, Debug)]
 pub struct Streams(Arc<State>);
 
 impl Streams {
-    /// A surface over `engine`. `shutdown` ends the responses that wait.
-    pub fn new(engine: Engine, env: Env, options: Options, shutdown: Shutdown) -> Self {
+    /// A surface over a store. `shutdown` ends the responses that wait.
+    pub fn new(backend: Backend, env: Env, options: Options, shutdown: Shutdown) -> Self {
         let waiters = Waiters::new(options.waiters_max);
         let bodies = BodyBudget::new(options.bodies_bytes_max);
         let bootstrap_loads = Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX));
-        Self(Arc::new(State { engine, options, waiters, shutdown, env, bodies, bootstrap_loads }))
+        Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_loads }))
     }
 }
 
@@ -36,7 +35,7 @@ impl Handler for Streams {
 /// What the operations work with.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) engine: Engine,
+    pub(crate) backend: Backend,
     pub(crate) options: Options,
     pub(crate) waiters: Waiters,
     /// Ends waiting responses when the server stops.

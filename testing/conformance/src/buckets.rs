@@ -27,7 +27,7 @@ use anyhow::Result;
 
 use crate::check::Report;
 use crate::clients;
-use crate::server::Launch;
+use crate::server::{Launch, Store};
 use crate::tools;
 
 /// Limits small enough to be met.
@@ -71,5 +71,5 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     suite.finish();
     let mut script = Command::new("node");
     script.arg("yjs.js").current_dir(tools::node_project()?);
-    clients::drive("npm yjs", script, binary, report)
+    clients::drive("npm yjs", script, (binary, Store::Engine), report)
 }

@@ -15,27 +15,33 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::check::Report;
-use crate::server::{Launch, Server};
+use crate::server::{Launch, Server, Store};
 use crate::tools;
 
 /// Runs each client's script against a server of its own.
-pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()> {
     let node = tools::node_project()?;
     let mut javascript = Command::new("node");
     javascript.arg("clients.js").current_dir(&node);
-    drive("npm @durable-streams/client", javascript, binary, report)?;
+    drive("npm @durable-streams/client", javascript, (binary, store), report)?;
 
     let (dir, interpreter) = tools::python_project()?;
     let mut python = Command::new(interpreter);
     python.args(["-u", "clients.py"]).current_dir(&dir);
-    drive("PyPI durable-streams", python, binary, report)
+    drive("PyPI durable-streams", python, (binary, store), report)
 }
 
 /// Runs a script against a server of its own, and gives it the restarts that it asks for.
-pub(crate) fn drive(client: &str, mut script: Command, binary: &Path, report: &mut Report) -> Result<()> {
+pub(crate) fn drive(
+    client: &str,
+    mut script: Command,
+    (binary, store): (&Path, Store),
+    report: &mut Report,
+) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let flags = ["--long-poll-timeout", "2s"];
-    let mut server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+    let launch = Launch::new(binary, &scratch.path().join("data"), &flags).with_store(store);
+    let mut server = launch.start()?;
     let mut child = script
         .env("ALLUVIUM_TEST_URL", format!("http://{}", server.address))
         .stdin(Stdio::piped())

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::check::Report;
 use crate::http::Connection;
 use crate::random::Random;
-use crate::server::{Launch, Server};
+use crate::server::{Launch, Server, Store};
 use crate::writer::{Answer, Kind, Writer};
 
 use lifecycle::Lifecycle;
@@ -63,7 +63,7 @@ struct Crowd {
 }
 
 /// Runs all rounds, then a graceful restart.
-pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Result<()> {
+pub(crate) fn run(binary: &Path, store: Store, options: &Options, report: &mut Report) -> Result<()> {
     let seed = options.seed;
     println!("crash rounds: {} with --seed {seed}", options.rounds);
     let scratch = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Resu
         "--long-poll-timeout",
         "1s",
     ];
-    let mut launch = Launch::new(binary, &scratch.path().join("data"), &flags);
+    let mut launch = Launch::new(binary, &scratch.path().join("data"), &flags).with_store(store);
     let mut random = Random::new(seed);
     let mut crowd = Crowd::new(&mut random);
     let mut server = launch.start()?;

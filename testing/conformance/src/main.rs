@@ -40,6 +40,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 
 use crate::check::Report;
+use crate::server::Store;
 
 /// Runs the black-box checks against an `alluvium` binary.
 #[derive(Debug, Parser)]
@@ -47,6 +48,9 @@ struct Cli {
     /// The binary under test.
     #[arg(long, global = true, default_value = "target/release/alluvium")]
     binary: PathBuf,
+    /// What keeps the streams, in the claims that are made of more than one store: `suite`, `clients` and `crash`.
+    #[arg(long, global = true, default_value = "engine")]
+    store: Store,
     #[command(subcommand)]
     claim: Claim,
 }
@@ -88,10 +92,10 @@ fn run(cli: Cli) -> Result<Report> {
     let binary = cli.binary.canonicalize()?;
     let mut report = Report::new();
     match cli.claim {
-        Claim::Suite => suite::run(&binary, &mut report)?,
-        Claim::Clients => clients::run(&binary, &mut report)?,
+        Claim::Suite => suite::run(&binary, cli.store, &mut report)?,
+        Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
-        Claim::Crash(options) => crash::run(&binary, &options, &mut report)?,
+        Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, &mut report)?,

@@ -22,6 +22,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Lines of output kept for error messages.
 const OUTPUT_LINES_MAX: usize = 40;
 
+/// What keeps the streams of a server under test.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Store {
+    #[default]
+    Engine,
+    /// One SQLite file.
+    Sqlite,
+}
+
 /// How to start a server: always the same way for one data directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
@@ -43,6 +52,15 @@ impl Launch {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
         }
+    }
+
+    /// Has the server keep its streams elsewhere than in its data directory, but beside that.
+    pub(crate) fn with_store(mut self, store: Store) -> Self {
+        if store == Store::Sqlite {
+            let file = self.data_dir.with_extension("sqlite");
+            self.flags.extend(["--store".to_owned(), format!("sqlite:{}", file.display())]);
+        }
+        self
     }
 
     /// Spawns the process without waiting until it answers.

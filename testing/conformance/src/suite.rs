@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::check::Report;
-use crate::server::Launch;
+use crate::server::{Launch, Store};
 use crate::tools;
 
 /// Tests of version 0.3.6 without the reserved subscription APIs. A smaller number means that tests went missing.
@@ -19,12 +19,12 @@ const SKIPPED_EXPECTED: usize = 6;
 const LONG_POLL_MS: u32 = 2_000;
 
 /// Runs the suite and checks how many tests passed, failed and were skipped.
-pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()> {
     let node = tools::node_project()?;
     let scratch = tempfile::tempdir()?;
     let timeout = format!("{}s", LONG_POLL_MS / 1_000);
-    let server =
-        Launch::new(binary, &scratch.path().join("data"), &["--long-poll-timeout", &timeout]).start()?;
+    let launch = Launch::new(binary, &scratch.path().join("data"), &["--long-poll-timeout", &timeout]);
+    let server = launch.with_store(store).start()?;
     let results_file = scratch.path().join("results.json");
     // Failing tests make it exit with an error; what counts is read from the results.
     let output = Command::new("node")

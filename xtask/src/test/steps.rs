@@ -46,9 +46,19 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "feeds-planted", about: "bugs that the simulation of feeds must find", run: feeds_planted },
     Step { name: "suite", about: "the official conformance suite", run: || black_box("suite") },
     Step {
+        name: "suite-sqlite",
+        about: "the official conformance suite, on one SQLite file",
+        run: || on_sqlite("suite"),
+    },
+    Step {
         name: "clients",
         about: "the published npm and PyPI clients, over restarts",
         run: || black_box("clients"),
+    },
+    Step {
+        name: "clients-sqlite",
+        about: "the published clients, over restarts on one SQLite file",
+        run: || on_sqlite("clients"),
     },
     Step {
         name: "buckets",
@@ -56,6 +66,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("buckets"),
     },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
+    Step {
+        name: "crash-sqlite",
+        about: "kill -9 under load, on one SQLite file",
+        run: || on_sqlite("crash"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
@@ -124,7 +139,15 @@ fn feeds_planted() -> Result<Tally> {
 
 /// A claim of `testing/conformance`, against the release binary.
 fn black_box(claim: &str) -> Result<Tally> {
-    let run =
-        ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY, claim];
-    counted(cargo().args(run), own_counts)
+    conformance(&[claim])
+}
+
+/// As [`black_box`], with all streams in one SQLite file.
+fn on_sqlite(claim: &str) -> Result<Tally> {
+    conformance(&["--store", "sqlite", claim])
+}
+
+fn conformance(arguments: &[&str]) -> Result<Tally> {
+    let run = ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY];
+    counted(cargo().args(run).args(arguments), own_counts)
 }

@@ -21,9 +21,11 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-feed-replica", 3),
     ("alluvium-jetstream-ingest", 3),
     ("alluvium-jetstream-simulator", 3),
-    ("alluvium-sqlstore", 4),
+    ("alluvium-jetstream-wire", 3),
+    ("alluvium-sqlstore", 3),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
+    ("alluvium-feed-client", 5),
     ("alluvium-server", 5),
     ("alluvium", 6),
 ];

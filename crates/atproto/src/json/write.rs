@@ -61,7 +61,8 @@ fn tagged(key: &str, text: &str, out: &mut String) {
     }
 }
 
-fn write_text(text: &str, out: &mut String) {
+/// Appends `text` as a JSON string, escaped as [`write_json`] does it.
+pub fn write_text(text: &str, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push('"');
     for char in text.chars() {

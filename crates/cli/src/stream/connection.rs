@@ -1,4 +1,4 @@
-//! The options that every command of `stream` and `bucket` has: which server, with which token, how patiently.
+//! The options that every command of `stream`, `bucket` and `feed` has: which server, with which token, how patiently.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
 
 /// Options shared by all commands that talk to a server.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every stream and bucket command")]
+#[command(next_help_heading = "Options of every stream, bucket and feed command")]
 pub(crate) struct ConnectionArgs {
     /// The server; streams are under its /v1/stream/, unless the URL has a path of its own.
     #[arg(
@@ -48,9 +48,17 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let give_up_after = (self.give_up_after > 0).then(|| Duration::from_secs(self.give_up_after));
-        let token = self.token.as_ref().map(|secret| secret.0.as_str());
-        Client::new(token, RetryPolicy::new(give_up_after), self.notes())
+        Client::new(self.token(), RetryPolicy::new(self.patience()), self.notes())
+    }
+
+    /// How long to try, if not for ever.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        (self.give_up_after > 0).then(|| Duration::from_secs(self.give_up_after))
+    }
+
+    /// The token, if there is one.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(|secret| secret.0.as_str())
     }
 
     /// The stream that an argument names.

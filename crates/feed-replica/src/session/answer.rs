@@ -7,7 +7,7 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::{InFlight, Kind, Session, Subscription};
+use super::{InFlight, Kind, OpenStart, Session, Subscription};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
@@ -49,6 +49,7 @@ impl Replica {
             None => Ok(()),
         };
         self.sessions.insert(space.clone(), session);
+        self.changed();
         outcome
     }
 
@@ -61,7 +62,7 @@ impl Replica {
     ) -> ReplicaResult<()> {
         let taken = match (&request.kind, response) {
             (_, Response::Error(error)) => return self.refused(space, session, &request.kind, &error),
-            (Kind::Probe, Response::Query(page)) => self.take_probe(space, session, &page),
+            (Kind::Probe { open }, Response::Query(page)) => self.take_probe(space, session, &page, *open),
             (Kind::Tail { cursor, feeds }, Response::Query(page)) => {
                 self.take_tail(space, session, &page, *cursor, feeds)
             }
@@ -93,15 +94,28 @@ impl Replica {
         }
     }
 
-    fn take_probe(&self, space: &Id, session: &mut Session, page: &QueryResponse) -> Result<Taken, Unusable> {
+    fn take_probe(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        page: &QueryResponse,
+        open: Option<OpenStart>,
+    ) -> Result<Taken, Unusable> {
         session.is_probe_due = false;
         let now_ms = self.now_ms();
-        session.pull_due_ms = now_ms + self.poll_ms(session);
+        // What waits for its start to be known can be pulled afterwards, and whatever was asked for beside it.
+        let rest_ms = if open.is_some() { 0 } else { self.poll_ms(session) };
+        session.pull_due_ms = now_ms + rest_ms;
         self.database.write(|transaction| {
             let mut state = state::load(transaction, space)?;
             let same = self.reconcile(transaction, space, session, &mut state, (page, now_ms))?;
             if same {
                 replicate::resolve_current(transaction, space, page.max_position, now_ms)?;
+                if let Some(OpenStart::Since(time)) = open {
+                    // An authority that doesn't know of times gives everything: rather too much than too little.
+                    let start = page.since_position.unwrap_or(1);
+                    replicate::resolve_since(transaction, space, time, start, now_ms)?;
+                }
                 state.see(Place { position: page.next_cursor, check: page.check });
             }
             ok(&mut state, now_ms);
@@ -162,6 +176,7 @@ impl Replica {
             if page.has_more {
                 session.pull_due_ms = now_ms;
             } else {
+                session.hinted = 0;
                 session.is_replaying &= lanes_behind(transaction, space, &state)?;
                 session.pull_due_ms = now_ms + self.poll_ms(session);
             }
@@ -406,8 +421,8 @@ impl Replica {
 
     pub(super) fn poll_ms(&self, session: &Session) -> u64 {
         // An answered subscription is the proof that hints come. Without any there is only the own outbox to look after.
-        let is_live = session.subscription.as_ref().is_none_or(|own| own.is_attached);
-        if is_live { self.options.poll_live_ms } else { self.options.poll_ms }
+        let is_attached = session.subscription.as_ref().is_none_or(|own| own.is_attached);
+        if is_attached && !session.is_hintless { self.options.poll_live_ms } else { self.options.poll_ms }
     }
 
     #[cfg(feature = "planted-bugs")]
@@ -437,6 +452,7 @@ impl Session {
         // The authority may have forgotten it, or part of it.
         self.subscription = None;
         self.watch = None;
+        self.hinted = 0;
     }
 }
 

@@ -24,7 +24,15 @@ struct View {
     state: SyncState,
     lanes: Vec<Lane>,
     has_selectors: bool,
-    has_current: bool,
+    /// A start that only the authority can tell.
+    open_start: Option<OpenStart>,
+}
+
+/// A start that is no position yet.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum OpenStart {
+    Current,
+    Since(u64),
 }
 
 type Choice = Option<(Request, Kind)>;
@@ -110,7 +118,7 @@ impl Replica {
         view: &View,
         now_ms: u64,
     ) -> ReplicaResult<Choice> {
-        if view.has_current {
+        if view.open_start.is_some() {
             return Ok(Some(probe(view)));
         }
         if view.has_selectors {
@@ -281,17 +289,19 @@ fn view(connection: &Connection, space: &Id) -> ReplicaResult<View> {
         state::store(connection, space, &state)?;
     }
     let selectors = replicate::selectors(connection, space)?;
-    let is_current = |from: &alluvium_feed_protocol::From| *from == alluvium_feed_protocol::From::Current;
-    let has_current =
-        lanes.iter().any(|lane| lane.from.is_none()) || selectors.iter().any(|(_, _, from)| is_current(from));
-    Ok(View { space_key: row.key, state, lanes, has_selectors: !selectors.is_empty(), has_current })
+    let open_start = replicate::open_start(connection, space, &selectors)?;
+    Ok(View { space_key: row.key, state, lanes, has_selectors: !selectors.is_empty(), open_start })
 }
 
 /// An empty selection: the answer tells the token, the head, and whether the history is the known one.
 fn probe(view: &View) -> (Request, Kind) {
     let cursor = Some(view.state.seen.position);
-    let request = QueryRequest { feed_ids: Some(Vec::new()), cursor, ..expecting(&view.state) };
-    (Request::Query(request), Kind::Probe)
+    let since = match view.open_start {
+        Some(OpenStart::Since(time)) => Some(time),
+        Some(OpenStart::Current) | None => None,
+    };
+    let request = QueryRequest { feed_ids: Some(Vec::new()), cursor, since, ..expecting(&view.state) };
+    (Request::Query(request), Kind::Probe { open: view.open_start })
 }
 
 /// A query that says what is known of the history.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_feed_protocol::{Encoding, Id, Operation};
+use alluvium_feed_protocol::{Encoding, Id, Operation, QueryRequest, Request as Message};
 use alluvium_http::{CollectLimits, Request, Response, collect};
 use http::{HeaderMap, header};
 
@@ -29,7 +29,20 @@ pub(super) async fn handle(
     let body = collect(request.into_body(), limits).await?;
     let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
     drop(body);
-    let response = state.service.handle(principal, space, message, None).await;
+    // A server that stops doesn't wait for news: whoever does gets what there is, and asks again elsewhere or later.
+    let at_once = match &message {
+        Message::Query(query) if query.wait_ms.is_some() => {
+            Some(Message::Query(QueryRequest { wait_ms: None, ..query.clone() }))
+        }
+        _ => None,
+    };
+    let response = match at_once {
+        None => state.service.handle(principal, space, message, None).await,
+        Some(at_once) => tokio::select! {
+            response = state.service.handle(principal, space, message, None) => response,
+            () = state.shutdown.wait() => state.service.handle(principal, space, at_once, None).await,
+        },
+    };
     Ok(answer(&response, wanted))
 }
 

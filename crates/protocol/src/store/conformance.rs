@@ -98,6 +98,7 @@ pub fn behaviours<H: Harness>(claims_required: bool) -> Vec<Behaviour<H>> {
             a_takeover_finds_the_tail_and_goes_on, a_claim_ends_with_its_incarnation;
         retries: a_repetition_gets_the_first_answer, a_repetition_that_differs_is_refused,
             a_large_repetition_is_compared_to_the_last_byte, a_closing_repetition_is_compared,
+            a_repetition_to_a_claimed_stream_is_always_compared,
             a_repetition_is_recognised_after_the_stream_was_closed, retry_metadata_must_be_the_same,
             a_thousand_repetitions_leave_one_copy;
         incarnations: every_operation_refuses_another_incarnation, a_recreated_stream_shows_nothing_of_the_old_one;
@@ -119,7 +120,7 @@ pub fn behaviours<H: Harness>(claims_required: bool) -> Vec<Behaviour<H>> {
         });
     } else {
         all.extend(behaviours! {
-            lanes: lanes_judge_each_producer_by_itself, writer_sequences_must_grow, a_closed_stream_takes_nothing,
+            lanes: lanes_judge_each_producer_by_itself, a_repetition_may_be_recognised_by_its_stamp_alone, writer_sequences_must_grow, a_closed_stream_takes_nothing,
                 content_types_must_agree, json_is_flattened_and_checked;
             races: racing_appends_all_find_a_place;
         });

@@ -45,6 +45,19 @@ pub struct AppendOptions {
     pub retry_metadata: Option<RetryMetadata>,
     /// Whether the stream is closed, after the data if there is any.
     pub close: bool,
+    /// What is asked of a repetition.
+    pub repeats: Repeats,
+}
+
+/// What is asked of a producer's append that was seen before.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Repeats {
+    /// That it is as its first attempt was. One whose first attempt is no longer remembered is refused.
+    #[default]
+    Compared,
+    /// Nothing, as in the base protocol: the producer's stamp tells a repetition, whatever it brings. Without effect on
+    /// a claimed stream and on an append with retry metadata: these are always compared.
+    Recognised,
 }
 
 /// How a window is to be read.

@@ -12,7 +12,7 @@ use alluvium_engine::{
 };
 use alluvium_streams::{CacheVisibility, limits as streams};
 
-use super::value::{ByteSize, LogFilter, LogFormat, PublicUrl, Value};
+use super::value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
 #[derive(Debug)]
@@ -72,6 +72,9 @@ options! {
     "listen" => listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4437));
     /// Directory that holds all data. Made if missing; used by one server at a time.
     "data-dir" => data_dir: PathBuf = PathBuf::from("./alluvium-data");
+    /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without
+    /// buckets, snapshots and attributes.
+    "store" => store: StoreChoice = StoreChoice::Engine;
     /// When a write is acknowledged: `fsync` after it is on the disk, `os` once the operating system has it
     /// (survives the death of the process, not of the machine).
     "durability" => durability: Durability = Durability::Fsync;

@@ -1,6 +1,6 @@
 //! The kinds of value an option can have: how each is written, read and shown.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alluvium_engine::Durability;
 use alluvium_streams::CacheVisibility;
@@ -115,6 +115,47 @@ impl Value for Durability {
         match self {
             Self::Fsync => "fsync".to_owned(),
             Self::Os => "os".to_owned(),
+        }
+    }
+}
+
+/// What keeps the streams.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StoreChoice {
+    /// The project's own store, in the data directory.
+    Engine,
+    /// One SQLite file.
+    Sqlite(PathBuf),
+}
+
+/// What comes before the path of a SQLite file.
+const SQLITE_SCHEME: &str = "sqlite:";
+
+impl Value for StoreChoice {
+    const KIND: &'static str = "engine|sqlite:PATH";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix(SQLITE_SCHEME) {
+            None if text == "engine" => Ok(Self::Engine),
+            None => Err("expected `engine`, or `sqlite:PATH` with the path of a file".to_owned()),
+            Some("") => Err("expected the path of a file after `sqlite:`".to_owned()),
+            Some(path) if path.ends_with('/') => {
+                Err("expected the path of a file after `sqlite:`, not of a directory".to_owned())
+            }
+            Some(path) => Ok(Self::Sqlite(PathBuf::from(path))),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for StoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine => f.write_str("engine"),
+            Self::Sqlite(path) => write!(f, "{SQLITE_SCHEME}{}", path.display()),
         }
     }
 }
@@ -303,6 +344,16 @@ mod tests {
         }
         for text in ["0", "0MiB"] {
             assert_eq!(ByteSize::parse(text), Err(ZERO.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_store_is_shown_as_it_is_written() {
+        for text in ["engine", "sqlite:streams.sqlite", "sqlite:/var/lib/a b.sqlite", "sqlite:sqlite:x"] {
+            assert_eq!(StoreChoice::parse(text).map(|store| store.show()), Ok(text.to_owned()));
+        }
+        for text in ["", "Engine", "sqlite", "sqlite:", "sqlite:/var/lib/", "postgres:x", "streams.sqlite"] {
+            assert!(StoreChoice::parse(text).is_err(), "{text}");
         }
     }
 

@@ -66,7 +66,10 @@ pub(crate) fn run(streams: usize) {
     );
 }
 
-/// What somebody would write who needs nothing but these rows: no guards, no checks, no producers.
+/// A checksum as large as most of them are: the hand writes the same rows, but computes nothing.
+const CHECKSUM: i64 = 0x4bad_c0de_f00d;
+
+/// What somebody would write who needs nothing but these rows: no guards, no checks, no producers, no waiting callers.
 struct ByHand {
     sql: Connection,
     tails: Vec<(i64, i64)>,
@@ -84,7 +87,13 @@ impl ByHand {
         });
         store.close();
         let sql = Connection::open(file).expect("opens");
-        for (pragma, value) in [("journal_mode", "WAL"), ("synchronous", "FULL"), ("cache_size", "-16384")] {
+        for (pragma, value) in [
+            ("journal_mode", "WAL"),
+            ("synchronous", "FULL"),
+            ("cache_size", "-16384"),
+            ("cell_size_check", "1"),
+            ("temp_store", "MEMORY"),
+        ] {
             sql.pragma_update(None, pragma, value).expect("sets");
         }
         sql.pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages).expect("sets");
@@ -101,17 +110,19 @@ impl ByHand {
                 let mut insert = self
                     .sql
                     .prepare_cached(
-                        "INSERT INTO chunks (stream_id, start_position, end_position, append_index, chunk_index, \
-                         chunk_count, first_message, checksum, data) VALUES (?1, ?2, ?3, ?4, 0, 1, NULL, 0, ?5)",
+                        "INSERT INTO chunks (stream_id, start_position, append_index, shape, checksum, data) \
+                         VALUES (?1, ?2, ?3, 4096, ?4, ?5)",
                     )
                     .expect("prepares");
-                let end = *position + length;
                 *append += 1;
-                insert.execute(params![id, *position, end, *append, data]).expect("inserts");
-                *position = end;
+                insert.execute(params![id, *position, *append, CHECKSUM, data]).expect("inserts");
+                *position += length;
                 let mut update = self
                     .sql
-                    .prepare_cached("UPDATE streams SET tail_append = ?2, tail_position = ?3 WHERE id = ?1")
+                    .prepare_cached(
+                        "UPDATE streams SET version = version + 1, tail_append = ?2, tail_position = ?3 \
+                         WHERE id = ?1",
+                    )
                     .expect("prepares");
                 update.execute(params![id, *append, *position]).expect("updates");
             }

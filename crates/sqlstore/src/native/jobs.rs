@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use alluvium_protocol::store::{StoreFault, StoreResult};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use crate::native::connection::Connection;
+use crate::native::connection::Runner;
 use crate::native::options::SqliteOptions;
 
 /// A write. It may be run more than once: if another write of its transaction breaks, all of them are run anew.
 pub(crate) trait Job: Send {
     /// Does the write in the transaction that is open, and keeps the answer.
-    fn run(&mut self, sql: &mut Connection, now_ms: u64);
+    fn run(&mut self, sql: &mut Runner<'_>, now_ms: u64);
 
     /// Bytes of data in it.
     fn bytes(&self) -> usize;
@@ -31,10 +31,10 @@ struct Operation<F, T> {
 
 impl<F, T> Job for Operation<F, T>
 where
-    F: FnMut(&mut Connection, u64) -> StoreResult<T> + Send,
+    F: FnMut(&mut Runner<'_>, u64) -> StoreResult<T> + Send,
     T: Send,
 {
-    fn run(&mut self, sql: &mut Connection, now_ms: u64) {
+    fn run(&mut self, sql: &mut Runner<'_>, now_ms: u64) {
         self.answer = Some((self.run)(sql, now_ms));
     }
 
@@ -79,6 +79,8 @@ pub(crate) struct Jobs {
     bytes_max: usize,
     waiting: Mutex<Waiting>,
     ready: Condvar,
+    /// Tells those who want to know that the writer has given up.
+    gave_up: Notify,
 }
 
 #[derive(Default)]
@@ -86,6 +88,8 @@ struct Waiting {
     jobs: Vec<Box<dyn Job>>,
     bytes: usize,
     stopped: bool,
+    /// It has stopped because a write failed, and not because it was told to.
+    gave_up: bool,
     /// The writer sleeps and wants to be woken.
     asleep: bool,
 }
@@ -107,6 +111,7 @@ impl Jobs {
             bytes_max: options.queue_bytes_max,
             waiting: Mutex::default(),
             ready: Condvar::new(),
+            gave_up: Notify::new(),
         }
     }
 
@@ -114,7 +119,7 @@ impl Jobs {
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         bytes: usize,
-        run: impl FnMut(&mut Connection, u64) -> StoreResult<T> + Send + 'static,
+        run: impl FnMut(&mut Runner<'_>, u64) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
         self.push(Box::new(Operation { bytes, run, answer: None, reply }))?;
@@ -201,15 +206,29 @@ impl Jobs {
         }
     }
 
+    /// Waits until the writer gives up.
+    pub(crate) async fn gave_up(&self) {
+        let mut told = std::pin::pin!(self.gave_up.notified());
+        // From here on nothing is missed.
+        told.as_mut().enable();
+        if !self.waiting.lock().gave_up {
+            told.await;
+        }
+    }
+
     /// Takes no more writes. Those that wait are still done if `finish`, else they are refused.
     pub(crate) fn stop(&self, finish: bool) {
         let refused = {
             let mut waiting = self.waiting.lock();
             waiting.stopped = true;
+            waiting.gave_up |= !finish;
             waiting.asleep = false;
             self.ready.notify_all();
             if finish { Vec::new() } else { std::mem::take(&mut waiting.jobs) }
         };
+        if !finish {
+            self.gave_up.notify_waiters();
+        }
         for job in refused {
             job.finish(Some(StoreFault::Stopped));
         }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection as Raw, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection as Raw, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
 use crate::bounds::BoundsError;
 use crate::native::options::SqliteOptions;
@@ -41,6 +42,20 @@ pub enum OpenError {
     Thread(#[from] std::io::Error),
 }
 
+impl OpenError {
+    /// Whether the file is there and is no database of this store: damaged, of another format, or not SQLite's at all.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            Self::Format { .. } | Self::ForeignTables { .. } => true,
+            Self::Database(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+            ),
+            Self::Bounds(_) | Self::Thread(_) => false,
+        }
+    }
+}
+
 /// The connection that writes. Makes the tables if the database is new.
 pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Raw, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -70,6 +85,8 @@ fn settings(sql: &Raw, options: &SqliteOptions) -> rusqlite::Result<()> {
     sql.busy_timeout(std::time::Duration::from_millis(options.busy_ms.into()))?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS);
     sql.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
+    // Else a statement may be compiled anew for the values that are bound to it, each time that it runs.
+    sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // A database is data: nothing in it runs.
     sql.pragma_update(None, "trusted_schema", false)?;
     sql.pragma_update(None, "temp_store", "MEMORY")
@@ -102,4 +119,33 @@ fn initialize(sql: &mut Raw) -> Result<(), OpenError> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::plan::{reads, writes};
+
+    #[test]
+    fn no_statement_is_compiled_anew_for_other_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("streams.sqlite");
+        let options = SqliteOptions::default();
+        let connections = [writer(&file, &options).unwrap(), reader(&file, &options).unwrap()];
+        for (at, sql) in connections.iter().enumerate() {
+            for text in reads::ALL.iter().chain(writes::ALL.iter().filter(|_| at == 0)) {
+                for value in [0, 1, 1000] {
+                    let mut statement = sql.prepare_cached(text).unwrap();
+                    let values = vec![value; statement.parameter_count()];
+                    // What a write with such values runs into does not matter here.
+                    let mut rows = statement.query(rusqlite::params_from_iter(values)).unwrap();
+                    while let Ok(Some(_)) = rows.next() {}
+                    drop(rows);
+                    assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{text}");
+                }
+            }
+        }
+    }
 }

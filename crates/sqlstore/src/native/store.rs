@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::bounds::Bounds;
-use crate::native::connection::Connection;
+use crate::native::connection::{Connection, Runner};
 use crate::native::jobs::Jobs;
 use crate::native::open::{self, OpenError};
 use crate::native::options::{ReadMode, SqliteOptions};
@@ -105,6 +105,17 @@ impl SqliteStore {
         self.inner.close();
     }
 
+    /// Waits until the store stops by itself, because a write has failed and nothing is known about what of it is on
+    /// the disk. Opening it again finds out.
+    pub async fn failed(&self) {
+        self.shared().jobs.gave_up().await;
+    }
+
+    /// The ceilings that it was opened with.
+    pub fn bounds(&self) -> &Bounds {
+        &self.shared().bounds
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
@@ -112,7 +123,7 @@ impl SqliteStore {
     /// Reads in the mode that the options say.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut Connection, &Scope<'_>) -> StoreResult<T> + Send + 'static,
+        read: impl FnOnce(&mut Runner<'_>, &Scope<'_>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let shared = self.shared();
         let turn = shared.readers.turn().await?;
@@ -138,7 +149,7 @@ impl SqliteStore {
     async fn write<T: Send + 'static>(
         &self,
         bytes: usize,
-        mut write: impl FnMut(&mut Connection, &Scope<'_>) -> StoreResult<T> + Send + 'static,
+        mut write: impl FnMut(&mut Runner<'_>, &Scope<'_>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
         let shared = Arc::clone(self.shared());
         let jobs = &self.shared().jobs;

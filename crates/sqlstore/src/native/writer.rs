@@ -94,13 +94,9 @@ impl Writer {
         if let Err(error) = self.begin() {
             return Outcome::Failed(self.failed(&error));
         }
-        let now_ms = self.clock.now_ms();
-        for job in group {
-            job.run(&mut self.sql, now_ms);
-            if self.sql.take_broken() {
-                self.roll_back();
-                return Outcome::Broken;
-            }
+        if !self.run_all(group) {
+            self.roll_back();
+            return Outcome::Broken;
         }
         match self.execute("COMMIT") {
             Ok(()) => Outcome::Committed,
@@ -109,6 +105,16 @@ impl Writer {
                 Outcome::Failed(self.failed(&error))
             }
         }
+    }
+
+    /// Whether no write broke.
+    fn run_all(&mut self, group: &mut [Box<dyn Job>]) -> bool {
+        let now_ms = self.clock.now_ms();
+        let mut runner = self.sql.runner();
+        group.iter_mut().all(|job| {
+            job.run(&mut runner, now_ms);
+            !runner.take_broken()
+        })
     }
 
     fn begin(&mut self) -> rusqlite::Result<()> {
@@ -151,13 +157,13 @@ impl Writer {
     }
 
     fn finish(&mut self, group: Vec<Box<dyn Job>>, fault: Option<&StoreFault>) {
-        let changed = self.sql.take_changed();
+        let (changed, replaced) = (self.sql.take_changed(), self.sql.take_replaced());
         for job in group {
             job.finish(fault.cloned());
         }
         if fault.is_none() {
-            // A deletion, or the removal of an expired stream, shows as a change like any other.
-            self.has_garbage |= !changed.is_empty() && self.garbage_is_there();
+            // A deletion, or the removal of an expired stream, leaves its path to another stream or to none.
+            self.has_garbage |= replaced && self.garbage_is_there();
             for path in &changed {
                 self.waiters.wake(path);
             }

@@ -1,5 +1,7 @@
 //! Making one producer the only writer of a stream.
 
+use std::sync::Arc;
+
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::store::{ProducerClaim, StoreResult};
 use alluvium_protocol::{Claim, Incarnation, ProducerId, StreamError, StreamPath};
@@ -36,7 +38,7 @@ async fn attempt<S: Sql>(
     ];
     let mut after = row.next_version();
     after.claim = Some(claim.clone());
-    let effect = Effect::Kept(path.clone(), Box::new(after));
+    let effect = Effect::Kept(path.clone(), Arc::new(after));
     let batch = Batch::guarded(vec![Statement::new(writes::CLAIMED, params)], vec![effect]);
     if !sql.commit(batch).await? {
         return Ok(None);

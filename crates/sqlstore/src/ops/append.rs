@@ -7,7 +7,7 @@ use alluvium_protocol::claim::ProducerDecision;
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::limits::STREAM_SEQ_BYTES_MAX;
 use alluvium_protocol::store::{
-    self, Admitted, AppendFacts, AppendOptions, AppendResult, Receipt, RetryMetadata, StoreError,
+    self, Admitted, AppendFacts, AppendOptions, AppendResult, Receipt, Repeats, RetryMetadata, StoreError,
     StoreResult, StreamFacts,
 };
 use alluvium_protocol::{Lifetime, Offset, ProducerStamp, ProducerState, StreamError, StreamPath, json};
@@ -69,11 +69,15 @@ async fn attempt<S: Sql>(
         Admitted::AlreadyClosed => Ok(Some(result(&row, row.tail, None, true, false))),
         Admitted::Compare { state } => {
             let stamp = stamp.ok_or_else(|| corrupt(path, "a repetition without a producer"))?;
-            let receipt = compare(sql, scope, path, &row, stamp, &stored, options).await?;
+            let end = if compares(&row, options) {
+                compare(sql, scope, path, &row, stamp, &stored, options).await?.end
+            } else {
+                row.tail
+            };
             if matches!(row.lifetime, Lifetime::Ttl { .. }) {
                 get::renew(sql, scope, path, row.incarnation).await?;
             }
-            Ok(Some(result(&row, receipt.end, Some(state), row.closed, false)))
+            Ok(Some(result(&row, end, Some(state), row.closed, false)))
         }
         Admitted::Write { producer, end } => {
             let write = Write { scope, path, row: &row, stored: &stored, options, end };
@@ -125,12 +129,15 @@ impl Write<'_> {
         let cut = Cut::new(self.stored, bounds.chunk_bytes_max, row.tail, is_json);
         let mut statements = Vec::with_capacity(4);
         for (chunk, bytes) in cut.rows() {
-            statements.push(chunk_row(writes::APPEND_CHUNK, guard, row.incarnation, &chunk, bytes));
+            let params = chunk_row(guard, row.incarnation, &chunk, bytes);
+            statements.push(Statement::guarded(writes::APPEND_CHUNK, params));
         }
         let mut after = row.next_version();
         after.tail = self.end;
         after.closed = self.options.close;
-        after.accessed_ms = self.scope.now_ms.max(row.accessed_ms);
+        if matches!(row.lifetime, Lifetime::Ttl { .. }) {
+            after.accessed_ms = self.scope.now_ms.max(row.accessed_ms);
+        }
         if let Some(seq) = &self.options.seq {
             after.last_seq = Some(Arc::from(seq.as_str()));
         }
@@ -154,8 +161,8 @@ impl Write<'_> {
         };
         if let Some(evicted) = &evicted {
             let params = [guard[0], guard[1], Param::Text(evicted)];
-            statements.push(Statement::new(writes::DROP_RECEIPTS, params));
-            statements.push(Statement::new(writes::DROP_LANE, params));
+            statements.push(Statement::guarded(writes::DROP_RECEIPTS, params));
+            statements.push(Statement::guarded(writes::DROP_LANE, params));
         }
         if let (Some(state), Some(stamp)) = (state, &self.options.producer) {
             if let ProducerDecision::Lane(_) = producer {
@@ -165,7 +172,7 @@ impl Write<'_> {
         }
         let last_seq = self.options.seq.as_deref().or(row.last_seq.as_deref());
         statements.push(appended(guard, &after, last_seq));
-        let effect = Effect::Changed(self.path.clone(), Box::new(after));
+        let effect = Effect::Changed(self.path.clone(), Arc::new(after));
         if !sql.commit(Batch::guarded(statements, vec![effect])).await? {
             return Ok(None);
         }
@@ -181,7 +188,7 @@ impl Write<'_> {
         let (epoch, seq) = (Param::from(state.epoch), Param::from(state.seq));
         let now = Param::from(self.scope.now_ms);
         let id = Param::Text(stamp.id.as_str());
-        Statement::new(writes::LANE, [guard[0], guard[1], id, epoch, seq, now])
+        Statement::guarded(writes::LANE, [guard[0], guard[1], id, epoch, seq, now])
     }
 
     fn receipt<'s>(&'s self, guard: [Param<'s>; 2], stamp: &'s ProducerStamp) -> Statement<'s> {
@@ -200,7 +207,7 @@ impl Write<'_> {
             Param::from(self.options.close),
             Param::from(self.options.retry_metadata.as_ref().map(RetryMetadata::as_str)),
         ];
-        Statement::new(writes::RECEIPT, params)
+        Statement::guarded(writes::RECEIPT, params)
     }
 
     /// The lane that makes room for another one.
@@ -234,7 +241,11 @@ fn appended<'s>(guard: [Param<'s>; 2], after: &StreamRow, last_seq: Option<&'s s
         Param::from(after.claim.as_ref().map_or(0, |claim| claim.next_seq)),
         Param::from(after.lanes),
     ];
-    Statement::new(writes::APPENDED, params)
+    let sql = match after.lifetime {
+        Lifetime::Ttl { .. } => writes::APPENDED_IN_TIME,
+        Lifetime::Forever | Lifetime::Until { .. } => writes::APPENDED,
+    };
+    Statement::new(sql, params)
 }
 
 async fn load_lane<S: Sql>(
@@ -252,6 +263,11 @@ async fn load_lane<S: Sql>(
     })
     .await?;
     lane.map_err(|what| corrupt(path, what).into())
+}
+
+/// Whether a repetition must be as its first attempt was.
+fn compares(row: &StreamRow, options: &AppendOptions) -> bool {
+    options.repeats == Repeats::Compared || row.claim.is_some() || options.retry_metadata.is_some()
 }
 
 /// Compares a repetition with its first attempt, byte for byte.

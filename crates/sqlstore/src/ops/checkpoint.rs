@@ -6,6 +6,7 @@ use alluvium_protocol::error::{Conflict, StreamError};
 use alluvium_protocol::store::{FoldCheckpoint, StoreError, StoreResult};
 use alluvium_protocol::{Offset, StreamPath};
 
+use crate::checksum::Checksum;
 use crate::ops::extents::append_end;
 use crate::ops::{Scope, corrupt, find, find_same};
 use crate::plan::{Batch, Param, Sql, Statement, reads, writes};
@@ -46,7 +47,7 @@ pub async fn put<S: Sql>(
         key[2],
         Param::from(u64::from(head.format_version)),
         Param::from(head.chunk_count),
-        Param::from(u64::from(checksum)),
+        Param::from(checksum),
     ];
     statements.push(Statement::new(writes::CHECKPOINT, params));
     if sql.commit(Batch::guarded(statements, Vec::new())).await? {
@@ -88,7 +89,7 @@ pub async fn get<S: Sql>(
     })
     .await?;
     damage.map_err(|what| corrupt(path, what))?;
-    if next != head.chunk_count || u64::from(head.checksum(&row, &data)) != checksum {
+    if next != head.chunk_count || head.checksum(&row, &data) != checksum {
         return Err(corrupt(path, "its checkpoint does not match its checksum").into());
     }
     Ok(Some(FoldCheckpoint {
@@ -108,15 +109,15 @@ struct Head {
 }
 
 impl Head {
-    /// CRC-32C over all that was put.
-    fn checksum(&self, row: &StreamRow, data: &str) -> u32 {
+    /// A checksum of all that was put.
+    fn checksum(&self, row: &StreamRow, data: &str) -> u64 {
         let numbers =
             [self.offset.append_index, self.offset.position, self.format_version.into(), self.chunk_count];
-        let mut checksum = crc32c::crc32c(&row.incarnation.0.to_le_bytes());
+        let mut head = row.incarnation.0.to_le_bytes().to_vec();
         for number in numbers {
-            checksum = crc32c::crc32c_append(checksum, &number.to_le_bytes());
+            head.extend_from_slice(&number.to_le_bytes());
         }
-        crc32c::crc32c_append(checksum, data.as_bytes())
+        Checksum::of(&head).with(data.as_bytes()).value()
     }
 }
 

@@ -7,6 +7,7 @@ use alluvium_protocol::store::StoreResult;
 use alluvium_protocol::{Incarnation, StreamError, StreamPath};
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use alluvium_protocol::error::Conflict;
 
@@ -70,10 +71,10 @@ pub(crate) async fn remove<S: Sql>(sql: &mut S, path: &StreamPath, row: &StreamR
             return Ok(!is_first);
         }
         match source {
-            Some((source_path, mut source)) if source.deleted && source.children == 1 => {
+            Some((source_path, source)) if source.deleted && source.children == 1 => {
+                let mut source = source.next_version();
                 source.children = 0;
-                source.version += 1;
-                (path, row) = (source_path, *source);
+                (path, row) = (source_path, source);
                 is_first = false;
             }
             _ => return Ok(true),
@@ -85,7 +86,7 @@ async fn hide<S: Sql>(sql: &mut S, path: &StreamPath, row: &StreamRow) -> StoreR
     let mut after = row.next_version();
     after.deleted = true;
     let statement = Statement::new(writes::HIDE, [Param::Integer(row.id), Param::Integer(row.version)]);
-    let effect = Effect::Changed(path.clone(), Box::new(after));
+    let effect = Effect::Changed(path.clone(), Arc::new(after));
     Ok(sql.commit(Batch::guarded(vec![statement], vec![effect])).await?)
 }
 
@@ -93,7 +94,7 @@ async fn discard<S: Sql>(
     sql: &mut S,
     path: &StreamPath,
     row: &StreamRow,
-    source: Option<&(StreamPath, Box<StreamRow>)>,
+    source: Option<&(StreamPath, Arc<StreamRow>)>,
 ) -> StoreResult<bool> {
     let guard = [Param::Integer(row.id), Param::Integer(row.version)];
     let source_id = Param::from(source.map(|(_, source)| source.id));
@@ -105,7 +106,7 @@ async fn discard<S: Sql>(
         statements.push(Statement::new(writes::UNFORKED, [source_id, source_version, guard[0]]));
         let mut after = source.next_version();
         after.children = after.children.saturating_sub(1);
-        effects.push(Effect::Kept(source_path.clone(), Box::new(after)));
+        effects.push(Effect::Kept(source_path.clone(), Arc::new(after)));
     }
     statements.push(Statement::new(writes::REMOVE, guard));
     Ok(sql.commit(Batch::guarded(statements, effects)).await?)
@@ -115,7 +116,7 @@ async fn load_source<S: Sql>(
     sql: &mut S,
     fork: &StreamPath,
     source_id: i64,
-) -> StoreResult<(StreamPath, Box<StreamRow>)> {
+) -> StoreResult<(StreamPath, Arc<StreamRow>)> {
     let mut path = None;
     sql.query(&Statement::new(reads::PATH, [Param::Integer(source_id)]), &mut |fields| {
         path = Fields::new(fields).text().ok().and_then(|path| StreamPath::parse_decoded(path).ok());

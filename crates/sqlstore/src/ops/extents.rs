@@ -6,7 +6,7 @@ use alluvium_protocol::store::StoreFault;
 use alluvium_protocol::{Incarnation, Offset, StreamPath};
 
 use crate::bounds::FORK_LEVELS_MAX;
-use crate::chunk::Chunk;
+use crate::chunk::Row;
 use crate::ops::corrupt;
 use crate::plan::{Param, Sql, Statement, reads};
 use crate::row::{Damage, Fields, StreamRow};
@@ -163,9 +163,9 @@ async fn begins_append<S: Sql>(
     let mut begins = false;
     let params = [Param::Integer(extent.stream_id), Param::from(position), Param::from(position + 1)];
     sql.query(&Statement::new(reads::CHUNKS, params), &mut |fields| {
-        begins = Chunk::read(extent.incarnation, &mut Fields::new(fields)).is_ok_and(|(chunk, _)| {
-            (chunk.start, chunk.append_index, chunk.index) == (position, append_index, 0)
-        });
+        let chunk = Row::read(&mut Fields::new(fields)).and_then(|row| row.check(extent.incarnation));
+        begins = chunk
+            .is_ok_and(|chunk| (chunk.start, chunk.append_index, chunk.index) == (position, append_index, 0));
         ControlFlow::Break(())
     })
     .await?;

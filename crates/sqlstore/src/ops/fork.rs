@@ -1,5 +1,7 @@
 //! Where a fork parts from its source.
 
+use std::sync::Arc;
+
 use alluvium_protocol::error::Conflict;
 use alluvium_protocol::fork::{MessageBoundary, SubOffsetUnit, resolve_fork_cut};
 use alluvium_protocol::json::MessageEnds;
@@ -16,7 +18,7 @@ use crate::row::StreamRow;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) path: StreamPath,
-    pub(crate) source: Box<StreamRow>,
+    pub(crate) source: Arc<StreamRow>,
     /// What the request named, or the source's tail.
     pub(crate) anchor: Offset,
     pub(crate) sub_offset: u64,

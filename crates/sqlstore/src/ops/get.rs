@@ -1,5 +1,7 @@
 //! Reading a window.
 
+use std::sync::Arc;
+
 use alluvium_protocol::cursor::current_cursor;
 use alluvium_protocol::store::{GetOptions, GetResult, StoreError, StoreFault, StoreResult};
 use alluvium_protocol::{Incarnation, Lifetime, Offset, StreamPath, etag};
@@ -93,7 +95,7 @@ pub async fn renew<S: Sql>(
     let touched = Statement::new(writes::TOUCHED, [Param::Integer(row.id), Param::from(scope.now_ms)]);
     let mut batch = Batch::housekeeping(vec![touched]);
     let accessed_ms = row.accessed_ms.max(scope.now_ms);
-    batch.effects.push(Effect::Kept(path.clone(), Box::new(StreamRow { accessed_ms, ..*row })));
+    batch.effects.push(Effect::Kept(path.clone(), Arc::new(StreamRow { accessed_ms, ..(*row).clone() })));
     sql.commit(batch).await?;
     Ok(())
 }

@@ -21,7 +21,7 @@ pub async fn head<S: Sql>(
     Ok(Some(HeadResult {
         incarnation: row.incarnation,
         etag: etag::etag(row.incarnation, Offset::ZERO, row.tail, row.closed),
-        content_type: row.content_type,
+        content_type: row.content_type.clone(),
         next_offset: row.tail,
         closed: row.closed,
         lifetime: row.lifetime,
@@ -40,11 +40,11 @@ pub async fn storage_state<S: Sql>(
     };
     Ok(Some(StorageState {
         incarnation: row.incarnation,
-        content_type: row.content_type,
+        content_type: row.content_type.clone(),
         next_offset: row.tail,
         closed: row.closed,
-        claim: row.claim,
-        last_seq: row.last_seq.map(|seq| seq.to_string()),
+        claim: row.claim.clone(),
+        last_seq: row.last_seq.as_deref().map(str::to_owned),
         lifetime: row.lifetime,
         created_ms: row.created_ms,
     }))

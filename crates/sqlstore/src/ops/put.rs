@@ -1,5 +1,7 @@
 //! Creating a stream, or finding that it exists as asked.
 
+use std::sync::Arc;
+
 use alluvium_protocol::create::{ConfigConflict, RequestedConfig, reconfirm};
 use alluvium_protocol::error::{Conflict, ProducerFault};
 use alluvium_protocol::store::{PutOptions, PutResult, StoreResult};
@@ -123,7 +125,8 @@ async fn create<S: Sql>(
     let cut = Cut::new(&stored, scope.bounds.chunk_bytes_max, start, content_type.is_json());
     for (chunk, bytes) in cut.rows() {
         let key = [Param::Text(path.as_str()), Param::Text(&incarnation_text)];
-        statements.push(chunk_row(writes::CREATE_CHUNK, key, incarnation, &chunk, bytes));
+        let params = chunk_row(key, incarnation, &chunk, bytes);
+        statements.push(Statement::new(writes::CREATE_CHUNK, params));
     }
     let mut effects = vec![Effect::Replaced(path.clone())];
     if let Some(origin) = &origin {
@@ -138,7 +141,7 @@ async fn create<S: Sql>(
         ));
         let mut source = origin.source.next_version();
         source.children += 1;
-        effects.push(Effect::Kept(origin.path.clone(), Box::new(source)));
+        effects.push(Effect::Kept(origin.path.clone(), Arc::new(source)));
     }
     if !sql.commit(Batch::guarded(statements, effects)).await? {
         if let Some(origin) = &origin {
@@ -202,25 +205,20 @@ impl<'a> New<'a> {
     }
 }
 
-/// The statement of one chunk row; `key` are the two parameters that say whose it is.
+/// The parameters of one chunk row; `key` are the two that say whose it is.
 pub(crate) fn chunk_row<'a>(
-    sql: &'static str,
     key: [Param<'a>; 2],
     incarnation: Incarnation,
     chunk: &Chunk,
     bytes: &'a [u8],
-) -> Statement<'a> {
-    let params = [
+) -> [Param<'a>; 7] {
+    [
         key[0],
         key[1],
         Param::from(chunk.start),
-        Param::from(chunk.end),
         Param::from(chunk.append_index),
-        Param::from(chunk.index),
-        Param::from(chunk.count),
-        Param::from(chunk.first_message),
-        Param::from(u64::from(chunk.checksum(incarnation, bytes))),
+        Param::from(chunk.shape()),
+        Param::from(chunk.checksum(incarnation, bytes)),
         Param::Blob(bytes),
-    ];
-    Statement::new(sql, params)
+    ]
 }

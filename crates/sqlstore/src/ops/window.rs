@@ -8,7 +8,7 @@ use alluvium_protocol::store::{StoreError, StoreResult, StreamMessage};
 use alluvium_protocol::{Offset, StreamPath};
 use bytes::Bytes;
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Row};
 use crate::ops::corrupt;
 use crate::ops::extents::{Extent, from_position};
 use crate::plan::{Param, Sql, Statement, reads};
@@ -86,7 +86,7 @@ pub(crate) async fn read<S: Sql>(
         bytes_max,
         shape,
         // A first row of a kibibyte or so beyond the window must not make the buffer move.
-        data: Vec::with_capacity(capacity.saturating_add(capacity.min(4096))),
+        data: sql.buffer(capacity.saturating_add(capacity.min(4096))),
         marks: Vec::new(),
         best: None,
         position: start.position,
@@ -101,7 +101,7 @@ pub(crate) async fn read<S: Sql>(
             }
         }
     }
-    Ok(reader.finish())
+    Ok(reader.finish(sql))
 }
 
 #[derive(Debug)]
@@ -179,23 +179,27 @@ impl Reader {
 
     /// Takes one row.
     fn take(&mut self, extent: &Extent, fields: &mut Fields<'_>) -> Result<(), Failure> {
-        let (chunk, data) = Chunk::read(extent.incarnation, fields).map_err(Failure::Damaged)?;
-        self.check_order(extent, &chunk)?;
-        if self.position == self.start.position {
-            self.check_start(extent, &chunk)?;
-        }
-        let is_json = self.shape == Shape::Messages;
-        if is_json && let Some(at) = chunk.first_message {
-            self.consider(extent, chunk.start + at, &chunk, chunk.start);
-        }
+        let row = Row::read(fields).map_err(Failure::Damaged)?;
+        let chunk = row.chunk();
         let mut end = chunk.end.min(extent.to);
         if self.shape == Shape::Bytes {
             let room = (self.bytes_max - self.data.len()) as u64;
             end = end.min(self.position.saturating_add(room));
         }
-        let from = usize::try_from(self.position - chunk.start).unwrap_or(usize::MAX);
-        let to = usize::try_from(end - chunk.start).unwrap_or(usize::MAX);
-        self.data.extend_from_slice(data.get(from..to).unwrap_or_default());
+        let place =
+            |position: u64| usize::try_from(position.saturating_sub(chunk.start)).unwrap_or(usize::MAX);
+        let before = self.data.len();
+        row.copy(extent.incarnation, place(self.position)..place(end), &mut self.data)
+            .map_err(Failure::Damaged)?;
+        self.check_order(extent, &chunk)?;
+        if self.position == self.start.position {
+            self.check_start(extent, &chunk)?;
+        }
+        if self.shape == Shape::Messages
+            && let Some(at) = chunk.first_message
+        {
+            self.consider(extent, &chunk, chunk.start + at, before);
+        }
         self.position = end;
         self.last = Some(chunk);
         let is_whole = end == chunk.end && chunk.ends_append();
@@ -214,11 +218,11 @@ impl Reader {
         self.prefer(mark);
     }
 
-    /// Notes a place between messages within a row that is about to be taken.
-    fn consider(&mut self, extent: &Extent, position: u64, chunk: &Chunk, row_start: u64) {
-        let ahead = position.saturating_sub(self.position.max(row_start));
+    /// Notes a place between messages within a row that was taken after `before` bytes.
+    fn consider(&mut self, extent: &Extent, chunk: &Chunk, position: u64, before: usize) {
+        let ahead = position.saturating_sub(self.position.max(chunk.start));
         if position > self.start.position && position >= self.position && position <= extent.to {
-            let length = self.data.len() + usize::try_from(ahead).unwrap_or(usize::MAX);
+            let length = before + usize::try_from(ahead).unwrap_or(usize::MAX);
             let offset = Offset { append_index: chunk.append_index - 1, position };
             self.prefer(Mark { offset, length, ends_append: false });
         }
@@ -269,7 +273,7 @@ impl Reader {
         if fits { Ok(()) } else { Err(Failure::InvalidOffset) }
     }
 
-    fn finish(mut self) -> Window {
+    fn finish<S: Sql>(mut self, sql: &mut S) -> Window {
         let end = match self.shape {
             Shape::Bytes => None,
             Shape::Messages => self.best,
@@ -287,6 +291,6 @@ impl Reader {
             self.data.clear();
             self.marks.clear();
         }
-        Window { data: Bytes::from(self.data), marks: self.marks }
+        Window { data: sql.share(self.data), marks: self.marks }
     }
 }

@@ -20,15 +20,14 @@ pub const PATH: &str = "SELECT path FROM streams WHERE id = ?1";
 pub const LEVEL: &str = "SELECT incarnation, source_id, cut_append, cut_position, tail_append, tail_position FROM streams WHERE id = ?1";
 
 /// Chunk rows from the one that holds position `?2` to the last that begins before `?3`.
-pub const CHUNKS: &str = "SELECT start_position, append_index, chunk_index, chunk_count, \
-    first_message, checksum, data FROM chunks WHERE stream_id = ?1 AND start_position >= \
+pub const CHUNKS: &str = "SELECT start_position, append_index, shape, checksum, data FROM chunks WHERE stream_id = ?1 AND start_position >= \
     (SELECT start_position FROM chunks WHERE stream_id = ?1 AND start_position <= ?2 \
     ORDER BY start_position DESC LIMIT 1) AND start_position < ?3 ORDER BY start_position";
 
 /// Where the first chunk row of append `?2` begins, which lies from `?3` to `?4`: halves the range at each step, since
 /// both numbers grow together. `UNION` ends the search if damage keeps it in one place.
 pub const APPEND_START: &str = "WITH RECURSIVE search (lo, hi) AS (SELECT ?3, ?4 UNION \
-    SELECT CASE WHEN c.append_index < ?2 THEN c.end_position ELSE s.lo END, \
+    SELECT CASE WHEN c.append_index < ?2 THEN c.start_position + length(c.data) ELSE s.lo END, \
     CASE WHEN c.append_index < ?2 THEN s.hi ELSE c.start_position END FROM search s JOIN chunks c ON c.rowid = \
     (SELECT rowid FROM chunks WHERE stream_id = ?1 AND start_position <= (s.lo + s.hi) / 2 \
     ORDER BY start_position DESC LIMIT 1) WHERE s.lo < s.hi) SELECT lo FROM search WHERE lo >= hi LIMIT 1";

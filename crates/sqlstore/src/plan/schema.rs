@@ -6,7 +6,7 @@
 //! position. A deleted stream's other rows are swept bit by bit: `garbage` lists whose.
 
 /// Written in `stream_meta`; a database with another one is refused.
-pub const FORMAT_VERSION: &str = "1";
+pub const FORMAT_VERSION: &str = "2";
 
 /// Whether tables are there, by name.
 pub const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN \
@@ -31,8 +31,7 @@ pub const CREATE: &[&str] = &[
         WHERE ttl_seconds IS NOT NULL AND deleted = 0",
     "CREATE INDEX streams_left_over ON streams (id) WHERE deleted = 1 AND children = 0",
     "CREATE TABLE chunks (stream_id INTEGER NOT NULL, start_position INTEGER NOT NULL, \
-        end_position INTEGER NOT NULL, append_index INTEGER NOT NULL, chunk_index INTEGER NOT NULL, \
-        chunk_count INTEGER NOT NULL, first_message INTEGER, checksum INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+        append_index INTEGER NOT NULL, shape INTEGER NOT NULL, checksum INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
     "CREATE UNIQUE INDEX chunks_by_position ON chunks (stream_id, start_position)",
     "CREATE TABLE lanes (stream_id INTEGER NOT NULL, producer_id TEXT NOT NULL, epoch INTEGER NOT NULL, \
         seq INTEGER NOT NULL, written_ms INTEGER NOT NULL, PRIMARY KEY (stream_id, producer_id)) \
@@ -48,5 +47,5 @@ pub const CREATE: &[&str] = &[
         STRICT",
     "CREATE UNIQUE INDEX checkpoint_chunks_by_index ON checkpoint_chunks (stream_id, chunk_index)",
     "CREATE TABLE garbage (stream_id INTEGER PRIMARY KEY) STRICT",
-    "INSERT INTO stream_meta (key, value) VALUES ('format_version', '1')",
+    "INSERT INTO stream_meta (key, value) VALUES ('format_version', '2')",
 ];

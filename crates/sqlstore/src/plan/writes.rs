@@ -1,29 +1,81 @@
 //! The statements that write. Within a batch they share one guard, so they apply together or not at all.
 
+/// A statement of an append in its two forms, which take the same parameters.
+#[derive(Copy, Clone, Debug)]
+pub struct Guarded {
+    /// With the guard: stream `?1` at version `?2`.
+    pub sql: &'static str,
+    /// Without it: see [`Statement::bare`](super::Statement::bare).
+    pub bare: &'static str,
+}
+
+macro_rules! chunk_columns {
+    () => {
+        "INSERT INTO chunks (stream_id, start_position, append_index, shape, checksum, data) "
+    };
+}
+
+macro_rules! lane_columns {
+    () => {
+        "INSERT OR REPLACE INTO lanes (stream_id, producer_id, epoch, seq, written_ms) "
+    };
+}
+
+macro_rules! receipt_columns {
+    () => {
+        "INSERT OR REPLACE INTO receipts (stream_id, producer_id, slot, epoch, seq, start_append, start_position, \
+            end_append, end_position, closed, metadata) "
+    };
+}
+
+macro_rules! if_at_version {
+    () => {
+        " FROM streams WHERE id = ?1 AND version = ?2"
+    };
+}
+
 /// A chunk row of stream `?1` at version `?2`.
-pub const APPEND_CHUNK: &str = "INSERT INTO chunks (stream_id, start_position, end_position, append_index, \
-    chunk_index, chunk_count, first_message, checksum, data) SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 \
-    FROM streams WHERE id = ?1 AND version = ?2";
+pub const APPEND_CHUNK: Guarded = Guarded {
+    sql: concat!(chunk_columns!(), "SELECT id, ?3, ?4, ?5, ?6, ?7", if_at_version!()),
+    bare: concat!(chunk_columns!(), "VALUES (?1, ?3, ?4, ?5, ?6, ?7)"),
+};
 
 /// A lane of stream `?1` at version `?2`.
-pub const LANE: &str = "INSERT OR REPLACE INTO lanes (stream_id, producer_id, epoch, seq, written_ms) \
-    SELECT id, ?3, ?4, ?5, ?6 FROM streams WHERE id = ?1 AND version = ?2";
+pub const LANE: Guarded = Guarded {
+    sql: concat!(lane_columns!(), "SELECT id, ?3, ?4, ?5, ?6", if_at_version!()),
+    bare: concat!(lane_columns!(), "VALUES (?1, ?3, ?4, ?5, ?6)"),
+};
 
 /// A receipt of stream `?1` at version `?2`, in place of the one that has its slot.
-pub const RECEIPT: &str = "INSERT OR REPLACE INTO receipts (stream_id, producer_id, slot, epoch, seq, \
-    start_append, start_position, end_append, end_position, closed, metadata) \
-    SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM streams WHERE id = ?1 AND version = ?2";
+pub const RECEIPT: Guarded = Guarded {
+    sql: concat!(
+        receipt_columns!(),
+        "SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12",
+        if_at_version!()
+    ),
+    bare: concat!(receipt_columns!(), "VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"),
+};
 
 /// Drops the receipts of lane `?3`.
-pub const DROP_RECEIPTS: &str = "DELETE FROM receipts WHERE stream_id = ?1 AND producer_id = ?3 \
-    AND EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND version = ?2)";
+pub const DROP_RECEIPTS: Guarded = Guarded {
+    sql: "DELETE FROM receipts WHERE stream_id = ?1 AND producer_id = ?3 \
+        AND EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND version = ?2)",
+    bare: "DELETE FROM receipts WHERE stream_id = ?1 AND producer_id = ?3",
+};
 
 /// Drops lane `?3`.
-pub const DROP_LANE: &str = "DELETE FROM lanes WHERE stream_id = ?1 AND producer_id = ?3 \
-    AND EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND version = ?2)";
+pub const DROP_LANE: Guarded = Guarded {
+    sql: "DELETE FROM lanes WHERE stream_id = ?1 AND producer_id = ?3 \
+        AND EXISTS (SELECT 1 FROM streams WHERE id = ?1 AND version = ?2)",
+    bare: "DELETE FROM lanes WHERE stream_id = ?1 AND producer_id = ?3",
+};
 
-/// The stream after an append. Last of its batch.
-pub const APPENDED: &str = "UPDATE streams SET version = version + 1, accessed_ms = ?3, tail_append = ?4, \
+/// The stream after an append. Last of its batch. `?3`, the time, is for [`APPENDED_IN_TIME`].
+pub const APPENDED: &str = "UPDATE streams SET version = version + 1, tail_append = ?4, tail_position = ?5, \
+    closed = ?6, last_seq = ?7, claim_next = ?8, lanes = ?9 WHERE id = ?1 AND version = ?2";
+
+/// As [`APPENDED`], and the stream's idle time begins anew: what no stream without one needs to write.
+pub const APPENDED_IN_TIME: &str = "UPDATE streams SET version = version + 1, accessed_ms = ?3, tail_append = ?4, \
     tail_position = ?5, closed = ?6, last_seq = ?7, claim_next = ?8, lanes = ?9 WHERE id = ?1 AND version = ?2";
 
 /// The stream after a claim. Last of its batch.
@@ -43,9 +95,10 @@ pub const CREATE: &str = "INSERT INTO streams (path, version, incarnation, conte
     AND (?10 IS NULL OR EXISTS (SELECT 1 FROM streams WHERE id = ?10 AND version = ?18))";
 
 /// A chunk row of the stream that [`CREATE`] made in the same batch: nobody else has its incarnation `?2`.
-pub const CREATE_CHUNK: &str = "INSERT INTO chunks (stream_id, start_position, end_position, append_index, \
-    chunk_index, chunk_count, first_message, checksum, data) SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 \
-    FROM streams WHERE path = ?1 AND incarnation = ?2";
+pub const CREATE_CHUNK: &str = concat!(
+    chunk_columns!(),
+    "SELECT id, ?3, ?4, ?5, ?6, ?7 FROM streams WHERE path = ?1 AND incarnation = ?2"
+);
 
 /// The source after it was forked by the stream at path `?3`. Last of its batch.
 pub const FORKED: &str = "UPDATE streams SET version = version + 1, children = children + 1 \
@@ -107,12 +160,18 @@ pub const SWEPT: &str = "DELETE FROM garbage WHERE stream_id = ?1";
 
 /// Every statement here, for the test of their plans.
 pub const ALL: &[&str] = &[
-    APPEND_CHUNK,
-    LANE,
-    RECEIPT,
-    DROP_RECEIPTS,
-    DROP_LANE,
+    APPEND_CHUNK.sql,
+    APPEND_CHUNK.bare,
+    LANE.sql,
+    LANE.bare,
+    RECEIPT.sql,
+    RECEIPT.bare,
+    DROP_RECEIPTS.sql,
+    DROP_RECEIPTS.bare,
+    DROP_LANE.sql,
+    DROP_LANE.bare,
     APPENDED,
+    APPENDED_IN_TIME,
     CLAIMED,
     TOUCHED,
     CREATE,

@@ -103,9 +103,12 @@ fn a_row_that_lies_about_itself_is_refused() {
     // Rows 5 and 6 are append 3 of stream a (two rows each, from 1), counted from 0: append 2.
     let lies = [
         "UPDATE chunks SET append_index = append_index + 1 WHERE rowid = 5",
-        "UPDATE chunks SET chunk_count = 1 WHERE rowid = 5",
-        "UPDATE chunks SET chunk_index = 0 WHERE rowid = 6",
-        "UPDATE chunks SET end_position = end_position - 1, data = substr(data, 2) WHERE rowid = 5",
+        // Two chunks become one, the second becomes the first, and a message begins in it.
+        "UPDATE chunks SET shape = 1 << 12 WHERE rowid = 5",
+        "UPDATE chunks SET shape = 2 << 12 WHERE rowid = 6",
+        "UPDATE chunks SET shape = shape | (1 << 24) WHERE rowid = 5",
+        "UPDATE chunks SET shape = -shape WHERE rowid = 5",
+        "UPDATE chunks SET data = substr(data, 2) WHERE rowid = 5",
         "UPDATE chunks SET data = substr(data, 2) WHERE rowid = 6",
         "UPDATE chunks SET checksum = checksum + 1 WHERE rowid = 6",
         "UPDATE chunks SET data = (SELECT data FROM chunks WHERE rowid = 7) WHERE rowid = 5",

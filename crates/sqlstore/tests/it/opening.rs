@@ -29,7 +29,7 @@ fn a_database_of_another_format_is_refused_and_left_alone() {
     sql.execute("UPDATE stream_meta SET value = '7'", []).expect("updates");
     drop(sql);
     match world.try_open(options()) {
-        Err(OpenError::Format { found, expected }) => assert_eq!((&*found, expected), ("7", "1")),
+        Err(OpenError::Format { found, expected }) => assert_eq!((&*found, expected), ("7", "2")),
         other => panic!("{other:?}"),
     }
 }

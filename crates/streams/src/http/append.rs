@@ -1,13 +1,14 @@
 //! `POST`: appends to a stream, closes it, or both (PROTOCOL §5.2, §5.3).
 
 use alluvium_engine::{AppendRequest, Appended};
-use alluvium_http::{Request, Response, collect};
+use alluvium_http::Response;
 use alluvium_protocol::{
     Offset, ProducerStamp, StreamPath, limits::STREAM_SEQ_BYTES_MAX, store::RetryMetadata,
 };
 use http::{HeaderMap, StatusCode, header};
 
 use super::{
+    Request, collect_body,
     error::{Failure, InvalidContract},
     headers::{
         self, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_RETRY_METADATA, PRODUCER_SEQ, STREAM_CLOSED, STREAM_SEQ,
@@ -20,13 +21,12 @@ use crate::state::State;
 pub(super) async fn handle(
     streams: &State,
     path: &StreamPath,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
-    let mut append = read_headers(&head.headers)?;
-    append.body = collect(body, streams.body_limits(&head.headers)).await?;
+    let mut append = read_headers(request.headers())?;
+    append.body = collect_body(streams, request).await?;
     let new_data_by_producer = append.producer.is_some() && !append.body.is_empty();
-    let appended = streams.engine.append(path, append).await?;
+    let appended = streams.backend.append(path, append).await?;
     Ok(answer(&appended, new_data_by_producer))
 }
 

@@ -1,17 +1,13 @@
 //! `GET …/appends`: whole appends, by their numbers (docs/store-api.md).
 
-use alluvium_engine::EngineStore;
-use alluvium_http::{Request, Response};
-use alluvium_protocol::{
-    StreamPath, json,
-    sse::base64,
-    store::{AppendBatch, StreamStore},
-};
+use alluvium_http::Response;
+use alluvium_protocol::{StreamPath, json, sse::base64, store::AppendBatch};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
+    Request,
     bucket::json_response,
     claim::check,
     error::{Failure, InvalidContract},
@@ -53,11 +49,9 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
     })?;
     let max_bytes = number(max_bytes.as_deref(), Failure::InvalidMaxBytes)?;
     let max_bytes = max_bytes.unwrap_or(u64::MAX).min(streams.options.read_bytes_max);
-    let store = EngineStore::new(streams.engine.clone());
-    let head = streams.engine.head(path)?;
+    let head = streams.backend.head(path).await?;
     check(expected, head.incarnation)?;
-    let same = Some(head.incarnation);
-    let batches = store.read_append_batches(path, from, limit, same, Some(max_bytes)).await?;
+    let batches = streams.backend.read_appends(path, from, limit, head.incarnation, max_bytes).await?;
     let is_json = head.content_type.is_json();
     let items = batches.iter().map(|batch| item(batch, is_json)).collect::<Result<Vec<Item>, Failure>>()?;
     let mut response = json_response(StatusCode::OK, &items);

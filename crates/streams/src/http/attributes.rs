@@ -1,19 +1,23 @@
 //! `…/attrs`: a small JSON object that describes a stream. An addition of this project to the extensions.
 
-use alluvium_http::{Body, CollectError, CollectLimits, Request, Response, collect};
+use alluvium_http::{Body, Response};
 use alluvium_protocol::{Attributes, InvalidAttributes, StreamPath, limits::ATTRIBUTES_BYTES_MAX};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
 use super::{
+    Request, collect_at_most,
     error::Failure,
     headers::{JSON, NO_STORE, STREAM_ATTRS, respond, text},
 };
 use crate::state::State;
 
+/// What a store without them is said not to support.
+pub(super) const ATTRIBUTES: &str = "attributes";
+
 /// `GET` and `HEAD`: the object as it was written, `{}` if there is none. Does not count as a read: a TTL runs on.
 pub(super) fn get(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
-    let head = streams.engine.head(path)?;
+    let head = streams.backend.engine(ATTRIBUTES)?.head(path)?;
     let mut response = respond(StatusCode::OK);
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
@@ -22,14 +26,18 @@ pub(super) fn get(streams: &State, path: &StreamPath) -> Result<Response, Failur
 }
 
 /// `PUT`: replaces them all, also on a closed stream; `{}` takes them away.
-pub(super) async fn set(streams: &State, path: &StreamPath, request: Request) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
-    let limits = CollectLimits { bytes_max: ATTRIBUTES_BYTES_MAX, ..streams.body_limits(&head.headers) };
-    let body = collect(body, limits).await.map_err(|error| match error {
-        CollectError::TooLarge { .. } => InvalidAttributes::TooLarge.into(),
-        error => Failure::from(error),
-    })?;
-    streams.engine.set_attributes(path, Attributes::parse(&body)?).await?;
+pub(super) async fn set(
+    streams: &State,
+    path: &StreamPath,
+    request: &mut Request,
+) -> Result<Response, Failure> {
+    let engine = streams.backend.engine(ATTRIBUTES)?;
+    let body =
+        collect_at_most(streams, request, ATTRIBUTES_BYTES_MAX).await.map_err(|error| match error {
+            Failure::BodyTooLarge { .. } => InvalidAttributes::TooLarge.into(),
+            error => error,
+        })?;
+    engine.set_attributes(path, Attributes::parse(&body)?).await?;
     Ok(respond(StatusCode::NO_CONTENT))
 }
 

@@ -5,19 +5,23 @@
 //! back. The answer lists what became of each.
 
 use alluvium_engine::{AppendError, AppendRequest, Appended, BATCH_FRAMES_MAX};
-use alluvium_http::{Request, Response, collect};
+use alluvium_http::Response;
 use alluvium_protocol::{ProducerStamp, StreamPath, limits::INTEGER_MAX};
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::{
-    append,
+    Request, append,
     bucket::json_response,
+    collect_body,
     error::{self, Failure},
     headers::{self, PREFER, PREFERENCE_APPLIED, STREAM_SEQ},
 };
 use crate::state::State;
+
+/// What a store without them is said not to support.
+pub(super) const BATCHES: &str = "batches of appends";
 
 /// The length before each frame.
 const LENGTH_BYTES: usize = 4;
@@ -42,18 +46,18 @@ struct ItemError {
 pub(super) async fn handle(
     streams: &State,
     path: &StreamPath,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
-    let whole = append::read_headers(&head.headers)?;
-    if head.headers.contains_key(&STREAM_SEQ) {
+    let engine = streams.backend.engine(BATCHES)?;
+    let whole = append::read_headers(request.headers())?;
+    if request.headers().contains_key(&STREAM_SEQ) {
         return Err(Failure::InvalidBatch("`Stream-Seq` stands for one append; a batch cannot have it"));
     }
-    let body = collect(body, streams.body_limits(&head.headers)).await?;
+    let body = collect_body(streams, request).await?;
     let frames = requests(&whole, split(body)?)?;
     let by_producer = frames.first().is_some_and(|frame| frame.producer.is_some());
-    let outcomes = streams.engine.append_batch(path, frames, whole.expected_tail).await?;
-    answer(&outcomes, by_producer, &head.headers)
+    let outcomes = engine.append_batch(path, frames, whole.expected_tail).await?;
+    answer(&outcomes, by_producer, request.headers())
 }
 
 /// Cuts a body into its frames.

@@ -4,14 +4,17 @@
 //! Only what must come from the device is read on the runtime's blocking threads. A response holds one piece at a
 //! time, however large it is, and keeps nothing else in memory for its reader.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, fmt, ops::Range, sync::Arc};
 
 use alluvium_engine::{ReadFault, ReadPlan};
-use alluvium_http::{Body, BodyError, Feed, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, HeldResponse, ResponseBudget};
 use bytes::Bytes;
 
 use super::error::Failure;
-use crate::limits::JOINED_BYTES_MAX;
+use crate::{
+    backend::{Found, Payload},
+    limits::JOINED_BYTES_MAX,
+};
 
 /// How stored bytes are framed in a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,6 +23,49 @@ pub(super) enum Framing {
     Plain,
     /// As one JSON array: the separator after the last message gives way to the closing bracket.
     JsonArray,
+}
+
+/// The body for what was found. Fails only before the first byte is sent.
+pub(super) async fn found_body(
+    budget: &Arc<ResponseBudget>,
+    found: Found,
+    framing: Framing,
+) -> Result<Body, Failure> {
+    match found.payload {
+        Payload::Planned(plan) => read_body(budget, plan, framing).await,
+        Payload::Held(stored, held) => Ok(held_body(budget, stored, held, framing)),
+    }
+}
+
+/// The body for bytes that are in memory already, and are counted as that until the last of them is sent.
+fn held_body(
+    budget: &Arc<ResponseBudget>,
+    stored: VecDeque<Bytes>,
+    held: HeldResponse,
+    framing: Framing,
+) -> Body {
+    let left = stored.iter().map(|piece| piece.len() as u64).sum();
+    let mut frame = Frame { framing, left, opened: false };
+    let response_bytes = frame.response_bytes();
+    if left == 0 {
+        return Body::full(frame.whole_empty());
+    }
+    let mut pieces = VecDeque::new();
+    frame.push(stored.into(), &mut pieces);
+    if response_bytes <= JOINED_BYTES_MAX {
+        return joined(&pieces, response_bytes);
+    }
+    let budget = Arc::clone(budget);
+    Body::chunks(response_bytes, async move |mut feed| {
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                let length = piece.len().min(budget.piece_bytes());
+                feed.send(piece.split_to(length)).await;
+            }
+        }
+        drop(held);
+        Ok(())
+    })
 }
 
 /// The body for everything in `plan`. Fails only before the first byte is sent; a later fault breaks the body off.
@@ -116,7 +162,7 @@ pub(super) async fn part_body(
 }
 
 /// Logs why a body has to break off.
-pub(super) fn broken(fault: &ReadFault) -> BodyError {
+pub(super) fn broken(fault: &impl fmt::Display) -> BodyError {
     tracing::error!(%fault, "stored bytes cannot be read");
     BodyError(fault.to_string())
 }
@@ -181,7 +227,7 @@ pub(super) async fn read_next(mut plan: ReadPlan) -> (ReadPlan, Option<Result<Ve
 }
 
 /// Runs what may wait for the disk on one of the runtime's threads for that.
-pub(super) async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         // The task is never aborted, so it panicked: carry the panic on to whoever waits for it.

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use alluvium_engine::{Bootstrap, BootstrapBody, BootstrapMessage, ReadError, ReadFault, ReadPlan};
-use alluvium_http::{Body, BodyError, Feed, Request, Response, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use tokio::sync::Semaphore;
 
 use super::{
+    Request,
     body::{Read, broken, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
@@ -23,6 +24,9 @@ use super::{
     query,
 };
 use crate::{limits::JOINED_BYTES_MAX, state::State};
+
+/// What a store without them is said not to support.
+pub(super) const BOOTSTRAPS: &str = "bootstraps";
 
 /// `Stream-Snapshot-Offset` without a snapshot.
 const NO_SNAPSHOT: HeaderValue = HeaderValue::from_static("-1");
@@ -41,9 +45,9 @@ pub(super) async fn handle(
     }
     let (bytes_max, is_head) = (streams.options.bootstrap_bytes_max, *request.method() == Method::HEAD);
     let bootstrap = if is_head {
-        streams.engine.look_at_bootstrap(path, bytes_max)?
+        streams.backend.engine(BOOTSTRAPS)?.look_at_bootstrap(path, bytes_max)?
     } else {
-        streams.engine.bootstrap(path, bytes_max)?
+        streams.backend.engine(BOOTSTRAPS)?.bootstrap(path, bytes_max)?
     };
     let multipart = Multipart::new(streams.random_u128());
     let mut response = respond(StatusCode::OK);

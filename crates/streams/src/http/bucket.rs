@@ -12,20 +12,23 @@ use super::{
 };
 use crate::state::State;
 
+/// What a store without them is said not to support.
+pub(super) const BUCKETS: &str = "buckets";
+
 /// `PUT`. Not idempotent: a client that was not told learns by `409` that its bucket is there.
 pub(super) async fn create(streams: &State, id: &BucketId) -> Result<Response, Failure> {
-    let bucket = streams.engine.create_bucket(id).await?;
+    let bucket = streams.backend.engine(BUCKETS)?.create_bucket(id).await?;
     Ok(describe(&bucket, StatusCode::CREATED))
 }
 
 /// `GET` and `HEAD`.
 pub(super) fn get(streams: &State, id: &BucketId) -> Result<Response, Failure> {
-    Ok(describe(&streams.engine.bucket(id)?, StatusCode::OK))
+    Ok(describe(&streams.backend.engine(BUCKETS)?.bucket(id)?, StatusCode::OK))
 }
 
 /// `DELETE`.
 pub(super) async fn delete(streams: &State, id: &BucketId) -> Result<Response, Failure> {
-    streams.engine.delete_bucket(id).await?;
+    streams.backend.engine(BUCKETS)?.delete_bucket(id).await?;
     Ok(respond(StatusCode::NO_CONTENT))
 }
 

@@ -1,11 +1,13 @@
 //! `…/checkpoint`: what a reader has made of a stream, kept beside it (docs/store-api.md).
 
-use alluvium_http::{Body, CollectLimits, Request, Response, collect};
+use alluvium_http::{Body, Response};
 use alluvium_protocol::{Offset, StreamPath, store::FoldCheckpoint};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
+    Request,
     claim::{check, check_stream},
+    collect_at_most,
     error::{Failure, InvalidContract},
     headers::{
         self, NO_STORE, STREAM_CHECKPOINT_OFFSET, STREAM_CHECKPOINT_VERSION, respond, set_incarnation,
@@ -16,18 +18,20 @@ use super::{
 use crate::state::State;
 
 /// `PUT`: keeps the body in place of what was kept before. Answered once it is durable.
-pub(super) async fn put(streams: &State, path: &StreamPath, request: Request) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
+pub(super) async fn put(
+    streams: &State,
+    path: &StreamPath,
+    request: &mut Request,
+) -> Result<Response, Failure> {
     let incarnation =
-        headers::expected_incarnation(&head.headers)?.ok_or(InvalidContract::IncarnationRequired)?;
-    let (offset, format_version) = read_headers(&head.headers)?;
-    let bytes_max = usize::try_from(streams.engine.fold_checkpoint_bytes_max()).unwrap_or(usize::MAX);
-    let limits = CollectLimits { bytes_max, ..streams.body_limits(&head.headers) };
-    let body = collect(body, limits).await?;
+        headers::expected_incarnation(request.headers())?.ok_or(InvalidContract::IncarnationRequired)?;
+    let (offset, format_version) = read_headers(request.headers())?;
+    let bytes_max = usize::try_from(streams.backend.checkpoint_bytes_max()).unwrap_or(usize::MAX);
+    let body = collect_at_most(streams, request, bytes_max).await?;
     let data =
         String::from_utf8(body.into()).map_err(|_| InvalidContract::Checkpoint("the body is no text"))?;
     let checkpoint = FoldCheckpoint { offset, incarnation, format_version, data };
-    streams.engine.put_fold_checkpoint(path, checkpoint).await?;
+    streams.backend.put_checkpoint(path, checkpoint).await?;
     let mut response = respond(StatusCode::NO_CONTENT);
     set_incarnation(response.headers_mut(), incarnation);
     Ok(response)
@@ -53,10 +57,10 @@ pub(super) async fn get(streams: &State, path: &StreamPath, request: &Request) -
         None => None,
         Some(text) => Some(text.parse::<Offset>()?),
     };
-    check_stream(streams, path, request)?;
+    check_stream(streams, path, request).await?;
     // Tells a missing stream from a missing checkpoint.
-    streams.engine.head(path)?;
-    let kept = streams.engine.fold_checkpoint(path, bound).await?.ok_or(Failure::CheckpointNotFound)?;
+    streams.backend.head(path).await?;
+    let kept = streams.backend.checkpoint(path, bound).await?.ok_or(Failure::CheckpointNotFound)?;
     check(headers::expected_incarnation(request.headers())?, kept.incarnation)?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();

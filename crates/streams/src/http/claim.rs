@@ -1,12 +1,13 @@
 //! `…/claim`: making a producer the only writer of a stream, and what is kept about the stream (docs/store-api.md).
 
 use alluvium_engine::LookupError;
-use alluvium_http::{Request, Response};
+use alluvium_http::Response;
 use alluvium_protocol::{Incarnation, InvalidProducer, ProducerId, StreamPath};
 use http::StatusCode;
 use serde::Serialize;
 
 use super::{
+    Request,
     bucket::json_response,
     error::Failure,
     headers::{self, PRODUCER_EPOCH, PRODUCER_ID, set_incarnation, set_next_offset, set_number},
@@ -30,7 +31,7 @@ pub(super) async fn acquire(
 ) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
     let name = headers::text(request.headers(), &PRODUCER_ID)?.ok_or(InvalidProducer::EmptyId)?;
-    let claim = streams.engine.acquire_producer(path, ProducerId::parse(name)?, expected).await?;
+    let claim = streams.backend.acquire_producer(path, ProducerId::parse(name)?, expected).await?;
     let mut response = json_response(
         StatusCode::OK,
         &Acquired {
@@ -73,8 +74,8 @@ pub(super) async fn state(
 ) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
     // Tells a deleted stream from a missing one.
-    streams.engine.head(path)?;
-    let state = streams.engine.storage_state(path).await?.ok_or(LookupError::NotFound)?;
+    streams.backend.head(path).await?;
+    let state = streams.backend.storage_state(path).await?.ok_or(LookupError::NotFound)?;
     check(expected, state.incarnation)?;
     let claim = state.claim.as_ref().map(|claim| Claimed {
         producer_id: claim.id.as_str(),
@@ -99,14 +100,18 @@ pub(super) async fn state(
 }
 
 /// Refuses a stream that is not the one that `Stream-If-Incarnation` names.
-pub(super) fn check(expected: Option<Incarnation>, found: Incarnation) -> Result<(), Failure> {
+pub(crate) fn check(expected: Option<Incarnation>, found: Incarnation) -> Result<(), Failure> {
     if expected.is_some_and(|expected| expected != found) { Err(Failure::Incarnation) } else { Ok(()) }
 }
 
 /// As [`check`], of the stream at `path`, for what finds its stream by itself.
-pub(super) fn check_stream(streams: &State, path: &StreamPath, request: &Request) -> Result<(), Failure> {
+pub(super) async fn check_stream(
+    streams: &State,
+    path: &StreamPath,
+    request: &Request,
+) -> Result<(), Failure> {
     match headers::expected_incarnation(request.headers())? {
         None => Ok(()),
-        expected => check(expected, streams.engine.head(path)?.incarnation),
+        expected => check(expected, streams.backend.head(path).await?.incarnation),
     }
 }

@@ -1,15 +1,13 @@
 //! `PUT`: creates a stream or a fork, or finds that it exists as asked (PROTOCOL §5.1, §4.2).
 
-use alluvium_engine::{CreateError, CreateRequest, Created};
-use alluvium_http::{Request, Response, collect};
+use alluvium_engine::CreateRequest;
+use alluvium_http::Response;
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts, uri::PathAndQuery};
-use tokio::runtime::Handle;
+use http::{HeaderMap, HeaderValue, StatusCode, header, uri::PathAndQuery};
 
 use super::{
-    attributes,
-    body::on_blocking_thread,
+    Request, attributes, collect_body,
     error::Failure,
     headers::{
         self, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET,
@@ -22,19 +20,15 @@ use crate::state::State;
 pub(super) async fn handle(
     streams: &State,
     path: &StreamPath,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
-    let mut create = read_headers(&head.headers)?;
-    create.body = collect(body, streams.body_limits(&head.headers)).await?;
-    let created = match create.fork {
-        None => streams.engine.create(path, create).await?,
-        Some(_) => create_fork(streams, path, create).await?,
-    };
+    let mut create = read_headers(request.headers())?;
+    create.body = collect_body(streams, request).await?;
+    let created = streams.backend.create(path, create).await?;
     let mut response = respond(if created.fresh { StatusCode::CREATED } else { StatusCode::OK });
     let headers = response.headers_mut();
     if created.fresh
-        && let Some(location) = location(streams, &head)
+        && let Some(location) = location(streams, request)
     {
         headers.insert(header::LOCATION, location);
     }
@@ -45,16 +39,6 @@ pub(super) async fn handle(
         headers.insert(&STREAM_CLOSED, TRUE);
     }
     Ok(response)
-}
-
-/// To find where a fork parts from its source may take many reads of the disk, for which no reactor should wait.
-async fn create_fork(
-    streams: &State,
-    path: &StreamPath,
-    create: CreateRequest,
-) -> Result<Created, CreateError> {
-    let (engine, path, runtime) = (streams.engine.clone(), path.clone(), Handle::current());
-    on_blocking_thread(move || runtime.block_on(engine.create(&path, create))).await
 }
 
 fn read_headers(headers: &HeaderMap) -> Result<CreateRequest, Failure> {
@@ -91,11 +75,11 @@ fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
 /// The stream's own URL, absolute: below the configured public URL, else at the host that the client asked.
 ///
 /// Without either the header is left out.
-fn location(streams: &State, head: &Parts) -> Option<HeaderValue> {
-    let path = head.uri.path();
+fn location(streams: &State, request: &Request) -> Option<HeaderValue> {
+    let path = request.uri().path();
     let url = match &streams.options.public_url {
         Some(public_url) => format!("{public_url}{path}"),
-        None => format!("http://{}{path}", head.headers.get(header::HOST)?.to_str().ok()?),
+        None => format!("http://{}{path}", request.headers().get(header::HOST)?.to_str().ok()?),
     };
     HeaderValue::try_from(url).ok()
 }

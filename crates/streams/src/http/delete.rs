@@ -1,10 +1,11 @@
 //! `DELETE`: ends a stream and frees its path (PROTOCOL §5.4).
 
-use alluvium_http::{Request, Response};
+use alluvium_http::Response;
 use alluvium_protocol::StreamPath;
 use http::StatusCode;
 
 use super::{
+    Request,
     error::Failure,
     headers::{self, respond, set_incarnation},
 };
@@ -17,7 +18,7 @@ pub(super) async fn handle(
     request: &Request,
 ) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
-    let deleted = streams.engine.delete_expected(path, expected).await?;
+    let deleted = streams.backend.delete(path, expected).await?;
     let mut response = respond(StatusCode::NO_CONTENT);
     set_incarnation(response.headers_mut(), deleted);
     Ok(response)

@@ -162,6 +162,11 @@ impl Failure {
         response
     }
 
+    /// Whether it is the server's trouble and not the client's.
+    pub(super) fn is_fault(&self) -> bool {
+        self.status_and_code().0.is_server_error()
+    }
+
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
         if let Self::Read(retained @ ReadError::Retained { .. }) = self {

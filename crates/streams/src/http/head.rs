@@ -1,11 +1,12 @@
 //! `HEAD`: what a stream is, without its bytes (PROTOCOL §5.5).
 
-use alluvium_http::{Request, Response};
+use alluvium_http::Response;
 use alluvium_protocol::StreamPath;
 use bytes::Bytes;
 use http::{HeaderName, StatusCode, header};
 
 use super::{
+    Request,
     claim::check,
     error::Failure,
     headers::{
@@ -16,9 +17,13 @@ use super::{
 use crate::state::State;
 
 /// Tells type, tail, lifetime and closure. Does not count as a read: a TTL runs on.
-pub(super) fn handle(streams: &State, path: &StreamPath, request: &Request) -> Result<Response, Failure> {
+pub(super) async fn handle(
+    streams: &State,
+    path: &StreamPath,
+    request: &Request,
+) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
-    let head = streams.engine.head(path)?;
+    let head = streams.backend.head(path).await?;
     check(expected, head.incarnation)?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
@@ -29,8 +34,8 @@ pub(super) fn handle(streams: &State, path: &StreamPath, request: &Request) -> R
     if head.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
-    if let Some(snapshot) = &head.snapshot {
-        set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.offset);
+    if let Some(snapshot) = head.snapshot {
+        set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot);
     }
     if let Some((name, value)) = head.lifetime.header() {
         headers.insert(HeaderName::from_static(name), ascii(Bytes::from(value)));

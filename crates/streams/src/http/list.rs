@@ -9,7 +9,12 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{body::on_blocking_thread, bucket::json_response, error::Failure, query};
+use super::{
+    body::on_blocking_thread,
+    bucket::{BUCKETS, json_response},
+    error::Failure,
+    query,
+};
 use crate::state::State;
 
 /// One page, as its JSON text has it.
@@ -48,7 +53,7 @@ pub(super) async fn handle(
     id: BucketId,
     query: Option<String>,
 ) -> Result<Response, Failure> {
-    let engine = streams.engine.clone();
+    let engine = streams.backend.engine(BUCKETS)?.clone();
     on_blocking_thread(move || page(&engine, &id, query.as_deref())).await
 }
 

@@ -5,9 +5,10 @@ pub(super) mod sse;
 
 use std::time::Duration;
 
-use alluvium_engine::{StreamReader, Wake};
 use alluvium_protocol::{Lifetime, Offset};
 use tokio::time::{Instant, sleep_until};
+
+use crate::backend::Source;
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,15 +23,13 @@ enum Waited {
 
 /// Waits for the stream to grow past `past`, to close or to go, no longer than until `until`.
 async fn wait(
-    reader: &StreamReader,
+    source: &mut Source,
     past: Offset,
     until: Instant,
     stopping: impl Future<Output = ()>,
 ) -> Waited {
     tokio::select! {
-        wake = reader.wait(past) => match wake {
-            Wake::Data | Wake::Closed | Wake::Deleted => Waited::News,
-        },
+        () = source.wait(past) => Waited::News,
         () = sleep_until(until) => Waited::TimeUp,
         () = stopping => Waited::Stopping,
     }

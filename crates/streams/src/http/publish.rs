@@ -4,16 +4,18 @@
 //! appends to the stream go on meanwhile.
 
 use alluvium_engine::{PublishError, PublishRequest, SnapshotMatch, SnapshotTag};
-use alluvium_http::{CollectError, ReceiveLimits, Receiver, Request, Response};
+use alluvium_http::{CollectError, ReceiveLimits, Receiver, Response};
 use alluvium_protocol::{ContentType, Offset, StreamPath};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body::Body as _;
 use tokio::runtime::Handle;
 
 use super::{
+    Request,
     body::on_blocking_thread,
     error::Failure,
     headers::{self, STREAM_RETAIN, STREAM_SNAPSHOT_OFFSET, respond, set_offset, snapshot_etag},
+    snapshot::SNAPSHOTS,
 };
 use crate::{limits::SNAPSHOT_TIMEOUT, state::State};
 
@@ -25,19 +27,21 @@ pub(super) async fn handle(
     streams: &State,
     path: &StreamPath,
     offset: Offset,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Failure> {
-    let (head, body) = request.into_parts();
-    let publish = read_headers(&head.headers, offset, body.size_hint().exact())?;
+    let engine = streams.backend.engine(SNAPSHOTS)?.clone();
+    let length = request.body().as_ref().and_then(|body| body.size_hint().exact());
+    let publish = read_headers(request.headers(), offset, length)?;
     // Whether the offset is a message boundary may have to be read from the disk, for which no reactor should wait.
-    let (engine, place, runtime) = (streams.engine.clone(), path.clone(), Handle::current());
+    let (place, runtime) = (path.clone(), Handle::current());
     let begun = on_blocking_thread(move || runtime.block_on(engine.begin_publish(&place, publish))).await;
     let limits = ReceiveLimits {
         bytes_max: streams.options.snapshot_bytes_max,
         silence: streams.options.body_timeout,
         timeout: SNAPSHOT_TIMEOUT,
-        discard_refused: !head.headers.contains_key(header::EXPECT),
+        discard_refused: !request.headers().contains_key(header::EXPECT),
     };
+    let Some(body) = request.body_mut().take() else { return Err(Failure::BodyBroken) };
     let body = Receiver::begin(body, limits).await;
     let mut upload = match begun {
         Ok(upload) => upload,

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{End, Head, ReadError, ReadPlan, StreamReader};
-use alluvium_http::{Request, Response};
+use alluvium_http::Response;
 use alluvium_protocol::{Lifetime, Offset, OffsetQuery, StreamPath, etag, header::LiveMode};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    body::{Framing, on_blocking_thread, read_body},
-    claim::check,
+    Request,
+    body::{Framing, found_body},
     error::Failure,
     headers::{
         self, NO_CACHE, NO_STORE, STREAM_CLOSED, STREAM_CURSOR, STREAM_UP_TO_DATE, TRUE, ascii, respond,
@@ -20,6 +19,7 @@ use super::{
     query::ReadQuery,
 };
 use crate::{
+    backend::{Facts, Found, Source},
     limits::{CACHE_FRESH_S, CACHE_STALE_S},
     options::CacheVisibility,
     state::State,
@@ -29,25 +29,18 @@ use crate::{
 pub(super) async fn handle(
     streams: &Arc<State>,
     path: StreamPath,
-    request: Request,
+    request: &Request,
 ) -> Result<Response, Failure> {
     let query = ReadQuery::parse(request.uri().query())?;
     let expected = headers::expected_incarnation(request.headers())?;
-    let reader = streams.engine.open_stream(&path)?;
-    check(expected, reader.incarnation())?;
-    let from = resolve(&reader, query.offset).await?;
+    let (mut source, from) = streams.backend.open(&path, expected, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
+    let wanted = Wanted { from, max_bytes: query.max_bytes };
     match query.live {
-        Some(LiveMode::LongPoll) => {
-            let wanted = Wanted { from, max_bytes: query.max_bytes };
-            long_poll::handle(streams, &path, reader, wanted, cursor()?).await
-        }
-        Some(LiveMode::Sse) => sse::handle(streams, path, reader, from, cursor()?).await,
-        None if query.offset == OffsetQuery::Now => Ok(at_tail(&reader, from)),
-        None => {
-            let wanted = Wanted { from, max_bytes: query.max_bytes };
-            catch_up(streams, &reader, wanted, request.headers()).await
-        }
+        Some(LiveMode::LongPoll) => long_poll::handle(streams, &path, source, wanted, cursor()?).await,
+        Some(LiveMode::Sse) => sse::handle(streams, path, source, from, cursor()?).await,
+        None if query.offset == OffsetQuery::Now => Ok(at_tail(&source, from)),
+        None => catch_up(streams, &mut source, wanted, request.headers()).await,
     }
 }
 
@@ -60,43 +53,15 @@ pub(super) struct Wanted {
     pub(super) max_bytes: Option<u64>,
 }
 
-impl Wanted {
-    /// Plans the read, within the client's bound and the server's.
-    pub(super) async fn plan(self, streams: &State, reader: &StreamReader) -> Result<ReadPlan, ReadError> {
-        let limit = streams.options.read_bytes_max;
-        match self.max_bytes {
-            Some(max) if max < limit => {
-                let end = reader.end()?;
-                let (looking, from) = (reader.clone(), self.from);
-                let tail = on_blocking_thread(move || looking.bounded_end(from, max)).await?;
-                let closed = end.closed && tail == end.tail;
-                let mut plan = reader.read_to(self.from, End { tail, closed }, u64::MAX)?;
-                plan.at_tail = tail == end.tail;
-                Ok(plan)
-            }
-            _ => reader.read(self.from, limit),
-        }
-    }
-}
-
-/// Finds the offset, in place if that takes no waiting for the disk, else where blocking is allowed.
-async fn resolve(reader: &StreamReader, query: OffsetQuery) -> Result<Offset, Failure> {
-    if let Some(offset) = reader.resolve_cached(query)? {
-        return Ok(offset);
-    }
-    let reader = reader.clone();
-    Ok(on_blocking_thread(move || reader.resolve(query)).await?)
-}
-
 async fn catch_up(
     streams: &State,
-    reader: &StreamReader,
+    source: &mut Source,
     wanted: Wanted,
     request: &HeaderMap,
 ) -> Result<Response, Failure> {
-    let plan = wanted.plan(streams, reader).await?;
-    let head = reader.head();
-    let etag = etag::etag(head.incarnation, plan.start, plan.end, plan.closed);
+    let found = source.read(streams, wanted.from, wanted.max_bytes).await?;
+    let facts = source.facts();
+    let etag = etag::etag(facts.incarnation, found.start, found.end, found.closed);
     let unchanged = match headers::text(request, &header::IF_NONE_MATCH) {
         Ok(Some(known)) => etag::if_none_match(known, &etag),
         // Several lines mean the same as one with commas; each is compared.
@@ -107,17 +72,17 @@ async fn catch_up(
     };
     let status = if unchanged { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
     let mut response = respond(status);
-    describe(streams, &head, &plan, etag, response.headers_mut());
+    describe(streams, &facts, &found, etag, response.headers_mut());
     if !unchanged {
-        *response.body_mut() = read_body(&streams.options.responses, plan, framing(&head)).await?;
+        *response.body_mut() = found_body(&streams.options.responses, found, framing(&facts)).await?;
     }
     Ok(response)
 }
 
 /// `offset=now`: no data, only where the stream ends (PROTOCOL §8). Never cached and never tagged, because the next
 /// answer may name another place.
-fn at_tail(reader: &StreamReader, tail: Offset) -> Response {
-    let head = reader.head();
+fn at_tail(source: &Source, tail: Offset) -> Response {
+    let head = source.facts();
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
     set_content_type(headers, &head.content_type);
@@ -134,21 +99,21 @@ fn at_tail(reader: &StreamReader, tail: Offset) -> Response {
     response
 }
 
-pub(super) fn framing(head: &Head) -> Framing {
+pub(super) fn framing(head: &Facts) -> Framing {
     if head.content_type.is_json() { Framing::JsonArray } else { Framing::Plain }
 }
 
-/// The headers of a response with the data of `plan` (PROTOCOL §5.6).
-pub(super) fn describe(streams: &State, head: &Head, plan: &ReadPlan, etag: String, headers: &mut HeaderMap) {
+/// The headers of a response with what was found (PROTOCOL §5.6).
+pub(super) fn describe(streams: &State, head: &Facts, found: &Found, etag: String, headers: &mut HeaderMap) {
     set_content_type(headers, &head.content_type);
-    set_next_offset(headers, plan.end);
+    set_next_offset(headers, found.end);
     set_incarnation(headers, head.incarnation);
     headers.insert(header::ETAG, ascii(Bytes::from(etag)));
-    headers.insert(header::CACHE_CONTROL, cache_control_of(streams, head, plan.len == 0));
-    if plan.at_tail {
+    headers.insert(header::CACHE_CONTROL, cache_control_of(streams, head, found.len == 0));
+    if found.at_tail {
         headers.insert(&STREAM_UP_TO_DATE, TRUE);
     }
-    if plan.closed {
+    if found.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
 }
@@ -160,7 +125,7 @@ pub(super) fn set_cursor(headers: &mut HeaderMap, cursor: u64) {
 
 /// What was read of a stream whose floor moves should not outlive the floor in a shared cache, unless its operator
 /// does not mind.
-fn cache_control_of(streams: &State, head: &Head, is_empty: bool) -> HeaderValue {
+fn cache_control_of(streams: &State, head: &Facts, is_empty: bool) -> HeaderValue {
     if head.floor > Offset::ZERO && !streams.options.public_history {
         return NO_STORE;
     }

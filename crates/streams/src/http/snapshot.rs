@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use alluvium_engine::{ReadError, Snapshot, SnapshotHead};
-use alluvium_http::{Request, Response};
+use alluvium_http::Response;
 use alluvium_protocol::{Offset, StreamPath, etag};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::{
+    Request,
     body::{Framing, part_body, read_body},
     error::Failure,
     headers::{
@@ -18,9 +19,13 @@ use super::{
 };
 use crate::state::State;
 
+/// What a store without them is said not to support.
+pub(super) const SNAPSHOTS: &str = "snapshots";
+
 /// `GET …/snapshot`: where the latest one is.
 pub(super) fn latest(streams: &State, path: &StreamPath) -> Result<Response, Failure> {
-    let snapshot = streams.engine.latest_snapshot(path)?.ok_or(Failure::SnapshotNotFound)?;
+    let snapshot =
+        streams.backend.engine(SNAPSHOTS)?.latest_snapshot(path)?.ok_or(Failure::SnapshotNotFound)?;
     let place = format!("{}/snapshot/{}", path.url_path(), snapshot.offset);
     // Relative to the server unless that is known under another URL.
     let place = match &streams.options.public_url {
@@ -44,9 +49,9 @@ pub(super) async fn read(
 ) -> Result<Response, Failure> {
     let is_head = *request.method() == Method::HEAD;
     let snapshot = if is_head {
-        streams.engine.look_at_snapshot(path, offset)?
+        streams.backend.engine(SNAPSHOTS)?.look_at_snapshot(path, offset)?
     } else {
-        streams.engine.open_snapshot(path, offset)?
+        streams.backend.engine(SNAPSHOTS)?.open_snapshot(path, offset)?
     };
     let head = &snapshot.head;
     let tag = snapshot_etag(head.tag);
@@ -81,7 +86,7 @@ pub(super) async fn read(
 
 /// `DELETE …/snapshot/{offset}`: never done. The latest has to stay, and others are gone for the one who asks.
 pub(super) fn delete(streams: &State, path: &StreamPath, offset: Offset) -> Result<Response, Failure> {
-    streams.engine.delete_snapshot(path, offset)?;
+    streams.backend.engine(SNAPSHOTS)?.delete_snapshot(path, offset)?;
     Ok(respond(StatusCode::NO_CONTENT))
 }
 

@@ -7,7 +7,7 @@ use crate::content_type::ContentType;
 use crate::error::{ProducerFault, StreamError};
 use crate::json::InvalidJson;
 use crate::producer::{ProducerStamp, ProducerState};
-use crate::store::{AppendOptions, StreamStore};
+use crate::store::{AppendOptions, Repeats, StreamStore};
 
 fn by(name: &str, epoch: u64, seq: u64) -> AppendOptions {
     let producer = Some(ProducerStamp { id: id(name), epoch, seq });
@@ -37,6 +37,20 @@ pub(super) async fn lanes_judge_each_producer_by_itself<H: Harness>(harness: &H)
     ok(append("!", by("a", 6, 0)).await);
     ok(append("?", AppendOptions::default()).await);
     assert_eq!(read_all(store, &at).await, b"abA!?");
+}
+
+pub(super) async fn a_repetition_may_be_recognised_by_its_stamp_alone<H: Harness>(harness: &H) {
+    let store = harness.store();
+    let at = Writer::create(store, "s", text()).await.path;
+    let stamped = |seq| AppendOptions { repeats: Repeats::Recognised, ..by("p", 0, seq) };
+    ok(store.append(&at, Bytes::from_static(b"one"), stamped(0)).await);
+    let again = ok(store.append(&at, Bytes::from_static(b"another"), stamped(0)).await);
+    assert_eq!((again.appended, again.producer), (false, Some(ProducerState { epoch: 0, seq: 0 })));
+    let close = AppendOptions { close: true, ..stamped(1) };
+    ok(store.append(&at, Bytes::from_static(b"!"), close.clone()).await);
+    let again = ok(store.append(&at, Bytes::from_static(b"?"), close).await);
+    assert!(again.closed && !again.appended);
+    assert_eq!(read_all(store, &at).await, b"one!");
 }
 
 pub(super) async fn writer_sequences_must_grow<H: Harness>(harness: &H) {

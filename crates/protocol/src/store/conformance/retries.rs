@@ -6,7 +6,7 @@ use super::{Harness, Writer, id, join_all, of_type, ok, path, pattern, read_all,
 use crate::content_type::ContentType;
 use crate::error::Conflict;
 use crate::offset::Offset;
-use crate::store::{AppendOptions, ProducerClaim, RetryMetadata, StreamStore};
+use crate::store::{AppendOptions, ProducerClaim, Repeats, RetryMetadata, StreamStore};
 
 async fn claimed<H: Harness>(harness: &H, content_type: ContentType) -> ProducerClaim {
     ok(harness.store().put(&path("s"), of_type(content_type)).await);
@@ -26,6 +26,15 @@ pub(super) async fn a_repetition_gets_the_first_answer<H: Harness>(harness: &H) 
         assert_eq!(again.next_offset, first.next_offset);
     }
     assert_eq!(read_all(store, &at).await, b"1,2,3,");
+}
+
+pub(super) async fn a_repetition_to_a_claimed_stream_is_always_compared<H: Harness>(harness: &H) {
+    let (store, at) = (harness.store(), path("s"));
+    let claim = claimed(harness, text()).await;
+    let stamped = || AppendOptions { repeats: Repeats::Recognised, ..stamp(&claim, 0) };
+    ok(store.append(&at, Bytes::from_static(b"one"), stamped()).await);
+    let other = store.append(&at, Bytes::from_static(b"another"), stamped()).await;
+    assert_eq!(refused(other), Conflict::RetryDiffers.into());
 }
 
 pub(super) async fn a_repetition_that_differs_is_refused<H: Harness>(harness: &H) {

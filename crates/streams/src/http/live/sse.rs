@@ -13,7 +13,6 @@ mod events;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use alluvium_engine::{ReadError, StreamReader};
 use alluvium_http::{Body, BodyError, Feed, Response};
 use alluvium_protocol::{Offset, SseEncoding, StreamPath, header as names, sse::HEARTBEAT};
 use bytes::Bytes;
@@ -23,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use self::events::{Events, Place};
 use super::renewal_period;
 use crate::{
+    backend::Source,
     http::{
         body::broken,
         error::Failure,
@@ -38,20 +38,20 @@ use crate::{
 pub(in crate::http) async fn handle(
     streams: &Arc<State>,
     path: StreamPath,
-    reader: StreamReader,
+    source: Source,
     from: Offset,
     cursor: u64,
 ) -> Result<Response, Failure> {
     let waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
-    let head = reader.head();
+    let head = source.facts();
     let encoding = head.content_type.sse_encoding();
     let jitter = streams.random_below(SSE_CYCLE_JITTER_PERCENT + 1);
     let jitter = streams.options.sse_cycle * u32::try_from(jitter).unwrap_or_default() / 100;
-    let next = Place::find(&reader, encoding, from).await?;
+    let next = Place::find(&source, encoding, from).await?;
     let mut subscription = Subscription {
         streams: Arc::clone(streams),
         path,
-        reader,
+        source,
         encoding,
         next,
         cursor,
@@ -76,7 +76,7 @@ pub(in crate::http) async fn handle(
 struct Subscription {
     streams: Arc<State>,
     path: StreamPath,
-    reader: StreamReader,
+    source: Source,
     encoding: SseEncoding,
     next: Place,
     /// The cursor of the last control event. It never goes back.
@@ -109,29 +109,23 @@ impl Subscription {
         };
         let mut events = first;
         loop {
-            let end = events.end;
+            let (at_tail, closed) = (events.at_tail, events.closed);
             self.send(&mut feed, events).await?;
-            let more_follows = self.next.offset != end.tail;
-            if end.closed && !more_follows {
+            if closed {
                 return Ok(());
             }
             if self.streams.shutdown.is_triggered() || Instant::now() >= self.ends {
                 return Ok(());
             }
-            if !more_follows && !self.wait_at_tail(&mut feed, &mut interruptions).await {
+            if at_tail && !self.wait_at_tail(&mut feed, &mut interruptions).await {
                 return Ok(());
             }
             events = match self.events().await {
                 Ok(events) => events,
-                Err(ReadError::Fault(fault)) => return Err(broken(&fault)),
+                Err(failure) if failure.is_fault() => return Err(broken(&failure)),
                 // A stream that went away, or whose floor has come past the reader, ends the response; the client learns
                 // why when it comes back.
-                Err(
-                    ReadError::Lookup(_)
-                    | ReadError::Retained { .. }
-                    | ReadError::Beyond { .. }
-                    | ReadError::Unaligned,
-                ) => return Ok(()),
+                Err(_) => return Ok(()),
             };
         }
     }
@@ -156,14 +150,14 @@ impl Subscription {
 
     /// Waits for news, with a comment now and then. `false` when the response is to end.
     async fn wait_at_tail<S: Future<Output = ()> + Unpin>(
-        &self,
+        &mut self,
         feed: &mut Feed,
         interruptions: &mut Interruptions<S>,
     ) -> bool {
         loop {
             tokio::select! {
                 biased;
-                _ = self.reader.wait(self.next.offset) => return true,
+                () = self.source.wait(self.next.offset) => return true,
                 () = &mut interruptions.timer => {}
                 () = &mut interruptions.stopping => return false,
             }
@@ -176,7 +170,7 @@ impl Subscription {
                 interruptions.heartbeat = now + SSE_HEARTBEAT;
             }
             if interruptions.renewal.is_some_and(|due| now >= due) {
-                if self.streams.engine.open_stream(&self.path).is_err() {
+                if self.source.renew(&self.streams, &self.path).await.is_err() {
                     return false;
                 }
                 interruptions.renewal = self.renewal.map(|period| now + period);
@@ -187,10 +181,10 @@ impl Subscription {
     }
 
     /// The events for what lies between the subscriber and the tail, or for the first part of it.
-    async fn events(&mut self) -> Result<Events, ReadError> {
-        let end = self.reader.end()?;
+    async fn events(&mut self) -> Result<Events, Failure> {
         self.cursor = self.streams.cursor_from(self.cursor);
-        let (from, piece_bytes) = (self.next, self.piece_bytes());
-        Events::begin(&self.reader, self.encoding, from, end, self.cursor, piece_bytes).await
+        let piece_bytes = self.piece_bytes();
+        Events::begin(&self.streams, &mut self.source, self.encoding, self.next, self.cursor, piece_bytes)
+            .await
     }
 }

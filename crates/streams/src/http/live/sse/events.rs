@@ -7,13 +7,19 @@
 use std::collections::VecDeque;
 
 use alluvium_engine::{End, ReadError, ReadFault, ReadPlan, StreamReader};
+use alluvium_http::HeldResponse;
 use alluvium_protocol::{
     Incarnation, Offset, SseEncoding,
     sse::{Control, DataEvent, TextSplit, control_event},
 };
 use bytes::Bytes;
 
-use crate::{http::body::read_next, limits::SSE_EVENT_BYTES_MAX};
+use crate::{
+    backend::{Found, Payload, Source},
+    http::{body::read_next, error::Failure},
+    limits::SSE_EVENT_BYTES_MAX,
+    state::State as Streams,
+};
 
 /// Room for a control event, so that it is allocated once.
 const CONTROL_EVENT_BYTES: usize = 224;
@@ -42,13 +48,20 @@ pub(super) struct Place {
 impl Place {
     /// The place at an offset that a client came with.
     pub(super) async fn find(
-        reader: &StreamReader,
+        source: &Source,
         encoding: SseEncoding,
         offset: Offset,
-    ) -> Result<Self, ReadError> {
+    ) -> Result<Self, Failure> {
         if encoding != SseEncoding::Text || offset.position == 0 {
             return Ok(Self { offset, split: TextSplit::NONE });
         }
+        let reader = match source {
+            Source::Engine(reader) => reader,
+            Source::Stored(reader) => {
+                let before = Box::pin(reader.before(offset, TextSplit::LOOK_BACK_BYTES)).await?;
+                return Ok(Self { offset, split: TextSplit::at_end_of(&before) });
+            }
+        };
         let mut plan = reader.read_before(offset, TextSplit::LOOK_BACK_BYTES)?;
         let mut before = Vec::new();
         loop {
@@ -66,8 +79,10 @@ impl Place {
 /// The events of one read, on their way to one subscriber.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// The stream's end, as the events know it.
-    pub(super) end: End,
+    /// Whether they reach the stream's end, as they know it.
+    pub(super) at_tail: bool,
+    /// Whether that is final.
+    pub(super) closed: bool,
     /// Their first bytes, or all of them.
     pub(super) first: Bytes,
     rest: Rest,
@@ -80,31 +95,41 @@ enum Rest {
 }
 
 impl Events {
-    /// The events between `from` and `end`, or for a first part of that, in pieces of about `piece_bytes`.
+    /// The events between `from` and the tail, or for a first part of that, in pieces of about `piece_bytes`.
     pub(super) async fn begin(
-        reader: &StreamReader,
+        streams: &Streams,
+        source: &mut Source,
         encoding: SseEncoding,
         from: Place,
-        end: End,
         cursor: u64,
         piece_bytes: usize,
-    ) -> Result<Self, ReadError> {
-        let shared_bytes_max = piece_bytes as u64 * SHARED_PIECES_MAX;
-        if end.tail.position - from.offset.position <= shared_bytes_max {
-            match shared(reader, encoding, from, end, cursor, shared_bytes_max) {
-                Ok((first, place)) => return Ok(Self { end, first, rest: Rest::Done(place) }),
-                Err(NotShared::Refused(error)) => return Err(error),
-                Err(NotShared::OnDisk | NotShared::TooLong) => {}
+    ) -> Result<Self, Failure> {
+        let found = match source {
+            Source::Engine(reader) => {
+                let end = reader.end()?;
+                let shared_bytes_max = piece_bytes as u64 * SHARED_PIECES_MAX;
+                if end.tail.position - from.offset.position <= shared_bytes_max {
+                    match shared(reader, encoding, from, end, cursor, shared_bytes_max) {
+                        Ok((first, place)) => {
+                            let rest = Rest::Done(place);
+                            return Ok(Self { at_tail: true, closed: end.closed, first, rest });
+                        }
+                        Err(NotShared::Refused(error)) => return Err(error.into()),
+                        Err(NotShared::OnDisk | NotShared::TooLong) => {}
+                    }
+                }
+                Found::from(reader.read_to(from.offset, end, SSE_EVENT_BYTES_MAX)?.patient())
             }
-        }
-        let plan = reader.read_to(from.offset, end, SSE_EVENT_BYTES_MAX)?;
-        let mut pieces = Pieces::new(plan.patient(), encoding, from.split, (reader.incarnation(), cursor));
+            Source::Stored(_) => source.read(streams, from.offset, Some(SSE_EVENT_BYTES_MAX)).await?,
+        };
+        let (at_tail, closed) = (found.at_tail, found.at_tail && found.closed);
+        let mut pieces = Pieces::new(found, encoding, from.split, (source.incarnation(), cursor));
         let first = pieces.next(piece_bytes).await?.unwrap_or_default();
         let rest = match pieces.finished() {
             Some(place) => Rest::Done(place),
             None => Rest::Pieces(Box::new(pieces)),
         };
-        Ok(Self { end, first, rest })
+        Ok(Self { at_tail, closed, first, rest })
     }
 
     /// What follows the first bytes; `None` at the end.
@@ -155,7 +180,7 @@ fn shared(
         while let Some(read) = plan.fetch() {
             stored.extend(read.map_err(|fault| NotShared::Refused(fault.into()))?);
         }
-        let control = control(&plan, (reader.incarnation(), cursor));
+        let control = control(&plan.into(), (reader.incarnation(), cursor));
         encode_for_sharing(encoding, &stored, from.split, &control, bytes_max).ok_or(NotShared::TooLong)
     })?;
     // Who gets a buffer that another made has not seen the text.
@@ -240,6 +265,8 @@ struct Pieces {
     /// Taken while it is read from.
     plan: Option<ReadPlan>,
     stored: VecDeque<Bytes>,
+    /// Counts what was in memory from the start.
+    _held: Option<HeldResponse>,
     state: State,
     control: Control,
 }
@@ -252,10 +279,15 @@ enum State {
 }
 
 impl Pieces {
-    fn new(plan: ReadPlan, encoding: SseEncoding, split: TextSplit, told: (Incarnation, u64)) -> Self {
-        let control = control(&plan, told);
-        let state = State::Fresh { encoding, stored_bytes: plan.len, split };
-        Self { plan: Some(plan), stored: VecDeque::new(), state, control }
+    fn new(found: Found, encoding: SseEncoding, split: TextSplit, told: (Incarnation, u64)) -> Self {
+        let control = control(&found, told);
+        let state = State::Fresh { encoding, stored_bytes: found.len, split };
+        match found.payload {
+            Payload::Planned(plan) => {
+                Self { plan: Some(plan), stored: VecDeque::new(), _held: None, state, control }
+            }
+            Payload::Held(stored, held) => Self { plan: None, stored, _held: Some(held), state, control },
+        }
     }
 
     /// The place after the events, once all of them were given.
@@ -316,12 +348,12 @@ impl Pieces {
     }
 }
 
-fn control(plan: &ReadPlan, (incarnation, cursor): (Incarnation, u64)) -> Control {
+fn control(found: &Found, (incarnation, cursor): (Incarnation, u64)) -> Control {
     Control {
-        next_offset: plan.end,
+        next_offset: found.end,
         cursor: Some(cursor),
-        up_to_date: plan.at_tail,
-        closed: plan.closed,
+        up_to_date: found.at_tail,
+        closed: found.closed,
         incarnation: Some(incarnation),
     }
 }

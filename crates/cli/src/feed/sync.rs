@@ -1,0 +1,61 @@
+//! `alluvium feed sync`: push and pull.
+
+use clap::Args;
+
+use super::place::Place;
+use super::{failure, follow, status};
+use crate::stream::failure::Failure;
+use crate::stream::interrupt::{Work, watch_over};
+
+/// What `--help` says first.
+pub(super) const LONG_ABOUT: &str = "\
+Push what waits in the file, and pull what it replicates.
+
+Ends once nothing is left to do. With --follow it goes on: what other commands append to the file is pushed at once, \
+and what others append at the server comes within moments.
+
+A server that cannot be reached is waited for until --give-up-after; with --follow, for ever. Nothing is lost or \
+doubled by stopping it, by killing it, or by a server that was restored from a backup: what it has lost is pushed again.";
+
+/// Arguments of `alluvium feed sync`.
+#[derive(Debug, Args)]
+pub(super) struct SyncArgs {
+    /// Go on until stopped.
+    #[arg(long)]
+    follow: bool,
+
+    /// Print the state afterwards as a JSON object on standard output.
+    #[arg(long, conflicts_with = "follow")]
+    json: bool,
+}
+
+pub(super) fn run(place: &Place, args: &SyncArgs) -> Result<(), Failure> {
+    let opened = place.open()?;
+    let marker = watch_over(Work::Appending, place.notes())?;
+    if args.follow {
+        let mut last = None;
+        return follow::while_synchronising(place, &opened, false, || {
+            let status = opened.space.status().map_err(failure::replica)?;
+            let line = status::summary(&status);
+            if last.as_ref() != Some(&line) {
+                place.notes().note(&line);
+                marker.reach(line.clone());
+                last = Some(line);
+            }
+            Ok(false)
+        });
+    }
+    let done = follow::bring_up_to_date(place, &opened)?;
+    if args.json {
+        status::print_json(&opened, &done)?;
+    } else {
+        place.notes().note(status::summary(&done));
+    }
+    if done.blocks_refused > 0 || done.conflicts > 0 {
+        return Err(Failure::Conflict(format!(
+            "{} blocks refused, {} set aside: see `feed status` and `feed conflicts`",
+            done.blocks_refused, done.conflicts
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Requests over HTTP/1.1: `POST`, in CBOR, over connections that are kept.
+//!
+//! The HTTP client blocks, so each call has a thread for its time. A call whose future is dropped goes on there until it
+//! is answered or times out, and nobody looks at what came of it.
+
+mod exchange;
+mod wait;
+
+use std::sync::Arc;
+use std::thread;
+
+use alluvium_env::Env;
+use alluvium_feed_protocol::{FeedAdvanced, Id, Push, Request, Response, SubscribeRequest};
+use alluvium_feed_replica::Transport;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use self::exchange::Exchange;
+use self::wait::Wait;
+use crate::server::{Hints, Server, ServerError};
+
+/// Hints that wait to be looked at. More are dropped: each only says that there is something.
+const HINTS_MAX: usize = 16;
+
+/// A way to a server over HTTP. One for each space that is synchronised.
+#[derive(Debug)]
+pub struct HttpTransport {
+    exchange: Arc<Exchange>,
+    hints: Hints,
+    env: Env,
+    waits: Mutex<Waits>,
+    sender: mpsc::Sender<FeedAdvanced>,
+    receiver: tokio::sync::Mutex<mpsc::Receiver<FeedAdvanced>>,
+}
+
+/// The requests that wait at the server: for the replicated feeds, and for whatever selectors may pick.
+#[derive(Debug, Default)]
+struct Waits {
+    feeds: Option<Wait>,
+    all: Option<Wait>,
+}
+
+impl HttpTransport {
+    /// A transport to a server. Nothing is sent yet.
+    pub fn new(server: &Server, env: Env) -> Result<Self, ServerError> {
+        let (sender, receiver) = mpsc::channel(HINTS_MAX);
+        Ok(Self {
+            exchange: Arc::new(Exchange::new(server)?),
+            hints: server.hints,
+            env,
+            waits: Mutex::default(),
+            sender,
+            receiver: tokio::sync::Mutex::new(receiver),
+        })
+    }
+
+    /// Waits for news about a subscription that was just made, changed or renewed.
+    fn follow(&self, space: &Id, asked: &SubscribeRequest, answer: &Response) {
+        let Response::Subscribe(answer) = answer else { return };
+        if self.hints == Hints::Poll || asked.push == Some(Push::None) {
+            return;
+        }
+        let mut waits = self.waits.lock();
+        let place = if asked.all == Some(true) { &mut waits.all } else { &mut waits.feeds };
+        if place.as_ref().is_some_and(|wait| wait.is_for(&answer.subscription_id)) {
+            return;
+        }
+        let wait = Wait::start(
+            Arc::clone(&self.exchange),
+            self.env.clone(),
+            (space.clone(), answer.subscription_id.clone()),
+            answer.max_position,
+            self.sender.clone(),
+        );
+        *place = wait;
+    }
+}
+
+impl Transport for HttpTransport {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+        let subscribe = if let Request::Subscribe(request) = &request { Some(request.clone()) } else { None };
+        let (sender, receiver) = oneshot::channel();
+        let (exchange, named) = (Arc::clone(&self.exchange), space.clone());
+        let call = move || drop(sender.send(exchange.call(&named, &request)));
+        thread::Builder::new().name("feed-call".to_owned()).spawn(call).map_err(|error| error.to_string())?;
+        let answer = receiver.await.map_err(|_| "the call broke off".to_owned())??;
+        if let Some(subscribe) = subscribe {
+            self.follow(space, &subscribe, &answer);
+        }
+        Ok(answer)
+    }
+
+    async fn hint(&self) -> FeedAdvanced {
+        match self.receiver.lock().await.recv().await {
+            Some(hint) => hint,
+            // It holds a sender itself, so this does not happen.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        let waits = self.waits.lock();
+        self.hints == Hints::Wait && [&waits.feeds, &waits.all].into_iter().flatten().all(Wait::is_live)
+    }
+}

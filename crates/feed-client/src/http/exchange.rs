@@ -1,0 +1,346 @@
+//! One request and its answer, blocking.
+
+use std::io::Read;
+use std::time::Duration;
+
+use alluvium_feed_protocol::{
+    ClientAction, Encoding, ErrorCode, ErrorResponse, Id, Message, Operation, Request, RequestId, Response,
+};
+use parking_lot::Mutex;
+use ureq::http::{HeaderMap, HeaderValue};
+use ureq::{Agent, Body};
+
+use crate::server::{Credentials, Server, ServerError, base};
+
+/// Other authorities that a request is sent on to before it is given up.
+const REDIRECTS_MAX: u32 = 3;
+/// Waits longer than this are not taken from a `Retry-After`, in milliseconds.
+const RETRY_AFTER_MS_MAX: u64 = 300_000;
+/// How much of an answer that is none goes into the error, in bytes.
+const QUOTED_BYTES_MAX: usize = 200;
+
+/// Connections to a server, and what is known about it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    agent: Agent,
+    /// The server as it was named; credentials are for its host.
+    home: String,
+    /// Where requests go: there, or where it has sent us.
+    place: Mutex<String>,
+    credentials: Credentials,
+    token: Mutex<Option<HeaderValue>>,
+    answer_bytes_max: u64,
+    call_timeout: Duration,
+    pub(super) wait: Duration,
+}
+
+impl Exchange {
+    pub(super) fn new(server: &Server) -> Result<Self, ServerError> {
+        let home = server.base()?;
+        let token = match &server.credentials {
+            Credentials::Token(token) => Some(bearer(token)?),
+            Credentials::None | Credentials::Source(_) => None,
+        };
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("alluvium/", env!("CARGO_PKG_VERSION")))
+            .timeout_connect(Some(server.connect_timeout))
+            .tls_config(server.tls()?)
+            .build()
+            .into();
+        Ok(Self {
+            agent,
+            place: Mutex::new(home.clone()),
+            home,
+            credentials: server.credentials.clone(),
+            token: Mutex::new(token),
+            answer_bytes_max: server.answer_bytes_max,
+            call_timeout: server.call_timeout,
+            wait: server.wait,
+        })
+    }
+
+    /// Sends a request and reads its answer. The error says why there is none.
+    pub(super) fn call(&self, space: &Id, request: &Request) -> Result<Response, String> {
+        self.call_within(space, request, self.call_timeout)
+    }
+
+    /// Like [`Exchange::call`], with a time of its own.
+    pub(super) fn call_within(
+        &self,
+        space: &Id,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Response, String> {
+        let body = Encoding::Cbor.encode(request)?;
+        self.first_token()?;
+        let mut has_refreshed = false;
+        let mut redirects = 0;
+        loop {
+            let response = self.send(space, request, &body, timeout)?;
+            let Response::Error(error) = &response else { return Ok(response) };
+            match error.action() {
+                ClientAction::Authenticate if !has_refreshed => {
+                    has_refreshed = true;
+                    if !self.refresh()? {
+                        return Ok(response);
+                    }
+                }
+                ClientAction::Redirect if redirects < REDIRECTS_MAX && error.url.is_some() => {
+                    redirects += 1;
+                    self.go_to(error.url.as_deref().unwrap_or_default())?;
+                }
+                // Where it was sent to is not the authority either: the next request begins at home again.
+                ClientAction::Redirect => {
+                    self.place.lock().clone_from(&self.home);
+                    return Ok(response);
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        space: &Id,
+        request: &Request,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Response, String> {
+        let place = self.place.lock().clone();
+        let operation = request.operation();
+        let url = format!("{place}/spaces/{}/{}", percent_encoded(space.as_str()), path(operation)?);
+        let mut builder = self.agent.post(&url).header("content-type", Encoding::Cbor.media_type());
+        builder = builder.header("accept", Encoding::Cbor.media_type());
+        if let Some(token) = self.token.lock().as_ref().filter(|_| origin(&place) == origin(&self.home)) {
+            builder = builder.header("authorization", token.clone());
+        }
+        let sent = builder.config().timeout_global(Some(timeout)).build().send(body);
+        let answer = sent.map_err(|error| described(error, &place))?;
+        let status = answer.status().as_u16();
+        let (parts, body) = answer.into_parts();
+        let bytes = self.collected(body, &place)?;
+        read(status, &parts.headers, &bytes, request, &place)
+    }
+
+    /// A body, as far as it may be one.
+    fn collected(&self, body: Body, place: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let mut reader = body.into_reader().take(self.answer_bytes_max + 1);
+        reader.read_to_end(&mut bytes).map_err(|error| format!("{place}: the answer breaks off: {error}"))?;
+        if bytes.len() as u64 > self.answer_bytes_max {
+            return Err(format!("{place}: the answer is larger than {} bytes", self.answer_bytes_max));
+        }
+        Ok(bytes)
+    }
+
+    /// Asks a source of tokens for its first one.
+    fn first_token(&self) -> Result<(), String> {
+        let is_missing = self.token.lock().is_none();
+        if is_missing { self.refresh().map(drop) } else { Ok(()) }
+    }
+
+    /// Gets another token, if there is a source of them and it has another one.
+    fn refresh(&self) -> Result<bool, String> {
+        let Credentials::Source(source) = &self.credentials else { return Ok(false) };
+        let Some(token) = source() else { return Ok(false) };
+        let token = bearer(&token).map_err(|error| error.to_string())?;
+        let before = self.token.lock().replace(token.clone());
+        Ok(before != Some(token))
+    }
+
+    /// Follows to another authority, but never from an encrypted connection to one in the clear.
+    fn go_to(&self, url: &str) -> Result<(), String> {
+        let next = base(url).map_err(|error| format!("sent on to another server: {error}"))?;
+        if self.home.starts_with("https:") && !next.starts_with("https:") {
+            return Err(format!("sent on to `{url}`, which is not encrypted"));
+        }
+        *self.place.lock() = next;
+        Ok(())
+    }
+}
+
+/// Makes an answer of a response. What is not in the protocol's own words, as from a proxy, is put into them.
+fn read(
+    status: u16,
+    headers: &HeaderMap,
+    bytes: &[u8],
+    request: &Request,
+    place: &str,
+) -> Result<Response, String> {
+    let media_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    let encoding = [Encoding::Cbor, Encoding::Json].into_iter().find(|one| one.media_type() == media_type);
+    let is_success = (200..300).contains(&status);
+    // Without its tag an answer is what was asked for, but a refusal isn't.
+    let asked = is_success.then_some(request.operation());
+    let decoded = encoding.map(|encoding| encoding.decode_message(bytes, asked));
+    match decoded {
+        Some(Ok(Message::Response(mut response))) => {
+            if let Response::Error(error) = &mut response {
+                // Refused before it was understood.
+                if error.request_id == RequestId::default() {
+                    error.request_id.clone_from(request.request_id());
+                }
+            } else if !is_success {
+                return Err(format!("{place}: status {status} with an answer in it"));
+            }
+            if response.request_id() != request.request_id() {
+                return Err(format!("{place}: the answer to another request"));
+            }
+            Ok(response)
+        }
+        Some(Ok(Message::Advanced(_))) => Err(format!("{place}: a hint in place of an answer")),
+        Some(Err(error)) if is_success => Err(format!("{place}: {error}")),
+        _ => foreign(status, headers, bytes, request, place),
+    }
+}
+
+/// An answer that no server of feeds has given.
+fn foreign(
+    status: u16,
+    headers: &HeaderMap,
+    bytes: &[u8],
+    request: &Request,
+    place: &str,
+) -> Result<Response, String> {
+    let quoted = &bytes[..bytes.len().min(QUOTED_BYTES_MAX)];
+    let quoted: String =
+        String::from_utf8_lossy(quoted).chars().filter(|character| !character.is_control()).collect();
+    let code = match status {
+        401 => ErrorCode::Unauthorized,
+        403 => ErrorCode::Forbidden,
+        413 => ErrorCode::TooLarge,
+        429 => ErrorCode::RateLimited,
+        502..=504 => ErrorCode::Overloaded,
+        _ => return Err(format!("{place}: status {status}, and no answer of feeds: {quoted}")),
+    };
+    let mut error =
+        ErrorResponse::new(request.request_id().clone(), code, format!("status {status} {quoted}"));
+    let told = headers.get("retry-after").and_then(|value| value.to_str().ok());
+    let told_s = told.and_then(|value| value.trim().parse::<u64>().ok());
+    error.retry_after_ms = told_s.map(|s| s.saturating_mul(1000).min(RETRY_AFTER_MS_MAX));
+    Ok(Response::Error(error))
+}
+
+fn path(operation: Operation) -> Result<&'static str, String> {
+    match operation {
+        Operation::Query => Ok("query"),
+        Operation::Subscribe => Ok("subscribe"),
+        Operation::Unsubscribe => Ok("unsubscribe"),
+        Operation::Append => Ok("append"),
+        Operation::ListFeeds => Ok("feeds"),
+        Operation::Hello => Err("there are no greetings over HTTP".to_owned()),
+    }
+}
+
+/// The error as the operating system words it, with the place where it happened.
+fn described(error: ureq::Error, place: &str) -> String {
+    match error {
+        ureq::Error::Io(error) => format!("{place}: {error}"),
+        other => format!("{place}: {other}"),
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, ServerError> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ServerError::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Scheme, host and port of a base.
+fn origin(base: &str) -> &str {
+    let start = base.find("://").map_or(0, |at| at + 3);
+    let end = base[start..].find('/').map_or(base.len(), |at| start + at);
+    &base[..end]
+}
+
+/// A name as one segment of a path.
+fn percent_encoded(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && name.len() > 2) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                encoded.extend(char::from_digit(digit.into(), 16).map(|digit| digit.to_ascii_uppercase()));
+            }
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_feed_protocol::QueryRequest;
+
+    fn asked() -> Request {
+        let mut request = Request::Query(QueryRequest::default());
+        request.set_request_id(RequestId::parse("q").unwrap());
+        request
+    }
+
+    fn answered(
+        status: u16,
+        headers: &[(&'static str, &'static str)],
+        body: &str,
+    ) -> Result<Response, String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
+        read(status, &map, body.as_bytes(), &asked(), "http://h")
+    }
+
+    fn refusal(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> ErrorResponse {
+        match answered(status, headers, body) {
+            Ok(Response::Error(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_one_segment_of_the_path() {
+        assert_eq!(percent_encoded("a/b c?"), "a%2Fb%20c%3F");
+        assert_eq!(percent_encoded(".."), "%2E%2E");
+        assert_eq!(percent_encoded("a.b"), "a.b");
+    }
+
+    #[test]
+    fn what_a_proxy_says_is_put_into_the_words_of_the_protocol() {
+        let busy = refusal(503, &[("retry-after", "7"), ("content-type", "text/html")], "<p>busy");
+        assert_eq!((busy.action(), busy.retry_after_ms), (ClientAction::Wait, Some(7000)));
+        assert_eq!(busy.request_id.as_str(), "q");
+        assert_eq!(refusal(401, &[], "").action(), ClientAction::Authenticate);
+        assert_eq!(refusal(413, &[], "").action(), ClientAction::Split);
+        assert!(answered(404, &[], "nothing here").unwrap_err().contains("nothing here"));
+    }
+
+    #[test]
+    fn a_refusal_from_before_the_request_was_read_is_still_its_answer() {
+        let json = r#"{"_tag":"Error","requestId":"","code":"not_authority","message":"m","url":"http://x"}"#;
+        let error = refusal(421, &[("content-type", "application/json; charset=utf-8")], json);
+        assert_eq!((error.request_id.as_str(), error.action()), ("q", ClientAction::Redirect));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_is_none() {
+        let page = r#"{"requestId":"other","blocks":[],"nextCursor":0,"hasMore":false,"serverToken":"t","maxPosition":0}"#;
+        let json = [("content-type", "application/json")];
+        assert!(answered(200, &json, page).unwrap_err().contains("another request"));
+        assert!(answered(200, &json, "{").is_err());
+        assert!(answered(200, &[("content-type", "text/html")], "<p>hello").is_err());
+        assert!(answered(204, &[], "").is_err());
+    }
+
+    #[test]
+    fn a_token_goes_to_the_host_it_is_for() {
+        assert_eq!(origin("https://h:1/feeds/v1"), "https://h:1");
+        assert_ne!(origin("https://h/feeds/v1"), origin("https://h.evil/feeds/v1"));
+        assert_ne!(origin("https://h/x"), origin("http://h/x"));
+    }
+}

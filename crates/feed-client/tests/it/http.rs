@@ -1,0 +1,212 @@
+//! Over HTTP: what an application sees, and what becomes of every kind of answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use alluvium_env::Env;
+use alluvium_feed_client::{
+    After, Credentials, From, Hints, HttpTransport, Options, Server, Space, SyncError, Transport,
+};
+use alluvium_feed_protocol::{ListFeedsRequest, Request, RequestId, Response};
+
+use crate::support::{LONG, Peer, Script, Site, id, json, options, response};
+
+/// What a feed has, in its order; `!` marks what has no final place.
+fn read(space: &Space) -> Vec<String> {
+    let blocks = space.read(&id("f"), &After::Start, 1000).expect("the file");
+    let shown = |block: &alluvium_feed_client::Block| {
+        let mark = if block.position.is_some() { "" } else { "!" };
+        format!("{mark}{}", String::from_utf8_lossy(&block.data.0))
+    };
+    blocks.iter().map(shown).collect()
+}
+
+fn write(space: &Space, text: &str) {
+    space.append(&id("f"), None, text.as_bytes().to_vec()).expect("the file");
+}
+
+/// Waits until a space has what is wanted.
+async fn until(space: &Space, done: impl Fn(&Space) -> bool) {
+    let mut changes = space.changes();
+    let waiting = async {
+        while !done(space) {
+            changes.changed().await.expect("it is open");
+        }
+    };
+    tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_offline_reaches_others_once_there_is_a_server() {
+    let (one, two) = (Peer::new(), Peer::new());
+    let (one, two) = (one.client.space(&id("s")), two.client.space(&id("s")));
+    write(&one, "a");
+    write(&one, "b");
+    assert_eq!(read(&one), ["!a", "!b"]);
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let status = one.sync(&site.named(), LONG).await.unwrap();
+    assert_eq!((status.blocks_to_push, status.blocks_to_pull, status.total_blocks), (0, 0, 2));
+    two.replicate(&id("f"), From::Beginning).unwrap();
+    two.sync(&site.named(), LONG).await.unwrap();
+    assert_eq!(read(&two), ["a", "b"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn news_comes_by_a_request_that_waits_and_not_by_looking_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let (one, two) = (Peer::new(), Peer::new());
+    let (one, two) = (one.client.space(&id("s")), two.client.space(&id("s")));
+    for space in [&one, &two] {
+        space.replicate(&id("f"), From::Beginning).unwrap();
+    }
+    let _running = (one.start(&site.named()).unwrap(), two.start(&site.named()).unwrap());
+    for number in 0..20 {
+        let (writer, reader) = if number % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        write(writer, &number.to_string());
+        until(reader, |reader| read(reader).contains(&number.to_string())).await;
+    }
+    until(&one, |one| one.status().unwrap().is_done()).await;
+    assert_eq!(read(&one), read(&two));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_elsewhere_in_time_is_met_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let peer = Peer::with(Options { backoff_ms_max: 100, ..options() });
+    let space = peer.client.space(&id("s"));
+    space.replicate(&id("f"), From::Beginning).unwrap();
+    let running = space.start(&site.named()).unwrap();
+    // From here on a request waits at the server, which stopping it must not wait for.
+    write(&space, "before");
+    until(&space, |space| read(space) == ["before"]).await;
+    let address = site.stop().await;
+    write(&space, "meanwhile");
+    until(&space, |space| space.status().unwrap().last_error.is_some()).await;
+    assert_eq!(read(&space), ["before", "!meanwhile"]);
+    let _site = Site::start(&folder, Some(address));
+    until(&space, |space| read(space) == ["before", "meanwhile"]).await;
+    drop(running);
+    assert!(!space.status().unwrap().connected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_process_may_append_to_a_file_that_is_synchronised() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let peer = Peer::new();
+    let space = peer.client.space(&id("s"));
+    let _running = space.start(&site.named()).unwrap();
+    let other =
+        alluvium_feed_client::Client::open(&peer.folder.path().join("r.sqlite"), None, options()).unwrap();
+    assert!(peer.client.claim().unwrap().is_some_and(|_held| other.claim().unwrap().is_none()));
+    write(&other.space(&id("s")), "from elsewhere");
+    until(&space, |space| read(space) == ["from elsewhere"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_stands_for_the_first_position_since_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let (one, two, three) = (Peer::new(), Peer::new(), Peer::new());
+    let writer = one.client.space(&id("s"));
+    write(&writer, "a");
+    write(&writer, "b");
+    writer.sync(&site.named(), LONG).await.unwrap();
+    let early = two.client.space(&id("s"));
+    early.replicate(&id("f"), From::Since(1)).unwrap();
+    early.sync(&site.named(), LONG).await.unwrap();
+    assert_eq!(read(&early), ["a", "b"]);
+    let late = three.client.space(&id("s"));
+    late.replicate(&id("f"), From::Since(u64::MAX >> 12)).unwrap();
+    late.sync(&site.named(), LONG).await.unwrap();
+    write(&writer, "c");
+    writer.sync(&site.named(), LONG).await.unwrap();
+    late.sync(&site.named(), LONG).await.unwrap();
+    assert_eq!(read(&late), ["c"]);
+}
+
+const LISTING: &str = r#"{"_tag":"ListFeedsResponse","requestId":"r","feeds":[]}"#;
+
+/// Asks for a listing, as request `r`.
+async fn ask(server: &Server) -> Result<Response, String> {
+    let transport = HttpTransport::new(server, Env::real()).expect("a server");
+    let request_id = RequestId::parse("r").expect("a name");
+    transport
+        .call(&id("a/b"), Request::ListFeeds(ListFeedsRequest { request_id, ..Default::default() }))
+        .await
+}
+
+fn error(code: &str, more: &str) -> String {
+    format!(r#"{{"_tag":"Error","requestId":"r","code":"{code}","message":"m"{more}}}"#)
+}
+
+#[tokio::test]
+async fn a_request_names_its_space_and_carries_the_token() {
+    let script = Script::start(vec![json("200 OK", LISTING)]);
+    assert!(matches!(ask(&script.named().token("secret")).await, Ok(Response::ListFeeds(_))));
+    let requests = script.requests();
+    assert!(requests[0].starts_with("post /feeds/v1/spaces/a%2fb/feeds http/1.1\r\n"), "{requests:?}");
+    assert!(requests[0].contains("\r\nauthorization: bearer secret\r\n"), "{requests:?}");
+}
+
+#[tokio::test]
+async fn a_refused_token_is_replaced_once() {
+    let refused = json("401 Unauthorized", &error("unauthorized", ""));
+    let script = Script::start(vec![refused.clone(), json("200 OK", LISTING)]);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&asked);
+    let source = move || Some(format!("token-{}", counted.fetch_add(1, Ordering::Relaxed)));
+    let server = Server { credentials: Credentials::Source(Arc::new(source)), ..script.named() };
+    let answer = ask(&server).await;
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    let script_again = Script::start(vec![refused]);
+    let fixed = script_again.named().token("only-one");
+    assert!(matches!(ask(&fixed).await, Ok(Response::Error(error)) if error.code == "unauthorized"));
+    assert!(script.requests()[1].contains("bearer token-1"));
+}
+
+#[tokio::test]
+async fn another_authority_is_gone_to_without_the_token_and_not_for_ever() {
+    let elsewhere = Script::start(vec![json("200 OK", LISTING)]);
+    let url = format!(r#","url":"http://{}""#, elsewhere.address);
+    let script = Script::start(vec![json("421 Misdirected Request", &error("not_authority", &url))]);
+    assert!(matches!(ask(&script.named().token("secret")).await, Ok(Response::ListFeeds(_))));
+    assert!(!elsewhere.requests()[0].contains("authorization"));
+    // One that names itself again and again.
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let ring = format!(r#","url":"http://{address}""#);
+    let first = Script::start(vec![json("421 Misdirected Request", &error("not_authority", &ring))]);
+    assert!(ask(&first.named()).await.is_err(), "nobody is there");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_none_and_what_is_too_large_is_not_read() {
+    let html = response("200 OK", "content-type: text/html\r\n", "<p>Welcome to the hotel");
+    let other = json("200 OK", &LISTING.replace("\"r\"", "\"x\""));
+    let huge = response("200 OK", "content-type: application/json\r\n", &"[".repeat(100_000));
+    let cut = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{".to_vec();
+    for (bad, complaint) in [(html, "hotel"), (other, "another request"), (huge, "larger than"), (cut, "")] {
+        let script = Script::start(vec![bad]);
+        let server = Server { answer_bytes_max: 1000, ..script.named() };
+        let answer = ask(&server).await;
+        assert!(matches!(&answer, Err(reason) if reason.contains(complaint)), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_space_ends_the_attempt_with_its_reason() {
+    let peer = Peer::new();
+    let space = peer.client.space(&id("s"));
+    write(&space, "a");
+    let deleted = r#"{"_tag":"Error","requestId":"","code":"space_deleted","message":"gone"}"#;
+    let script = Script::start(vec![json("410 Gone", deleted)]);
+    let refused = space.sync(&script.named().hints(Hints::Poll), LONG).await;
+    assert!(matches!(&refused, Err(SyncError::Refused(status)) if status.stopped.is_some()), "{refused:?}");
+    assert_eq!(space.status().unwrap().blocks_to_push, 1);
+}
