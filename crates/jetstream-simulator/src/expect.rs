@@ -191,6 +191,8 @@ impl Known {
         if self.chain.as_ref().is_some_and(|(stored, _)| rev <= stored.as_str()) {
             return if self.is_repaired { Outcome::Repairing } else { Outcome::Replay };
         }
+        // Whether it is taken as it is, or found in what is fetched, decides whether its record is there.
+        self.is_uncertain |= self.is_repaired && ops.iter().any(|op| op.gate == Some(Gate::MissingBlock));
         // The first commit of an account begins a chain, and older servers do not say what comes before.
         let is_broken =
             self.chain.as_ref().zip(prev_data).is_some_and(|((_, stored), prev_data)| prev_data != *stored);
@@ -204,7 +206,6 @@ impl Known {
         }
         self.chain = Some((rev.to_owned(), data));
         if self.is_repaired {
-            self.is_uncertain |= ops.iter().any(|op| op.gate == Some(Gate::MissingBlock));
             return Outcome::Repairing;
         }
         Outcome::Rows(ops.iter().filter(|op| op.gate.is_none()).map(|op| self.take(op, rev)).collect())
