@@ -262,7 +262,7 @@ impl World {
     }
 
     fn claim(&mut self, index: usize) {
-        let id = ProducerId::parse(self.rng.pick(&["p", "q"])).unwrap();
+        let id = ProducerId::parse(["p", "q"][self.rng.index(2)]).unwrap();
         let after = self.with(index, |stream| {
             let epoch = stream.claim.as_ref().map_or(0, |claim| claim.1) + 1;
             stream.claim = Some((id.clone(), epoch, 0));
