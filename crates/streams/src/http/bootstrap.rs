@@ -19,8 +19,8 @@ use super::{
     body::{Read, broken, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
-        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_next_offset, set_offset,
-        set_up_to_date,
+        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_incarnation, set_next_offset,
+        set_offset, set_up_to_date,
     },
     multipart::Multipart,
     query,
@@ -58,6 +58,7 @@ pub(super) async fn handle(
     headers.insert(header::CONTENT_TYPE, multipart.content_type());
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     set_next_offset(headers, bootstrap.end);
+    set_incarnation(headers, bootstrap.head.incarnation);
     set_up_to_date(headers, bootstrap.at_tail);
     match &bootstrap.snapshot {
         Some(snapshot) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.head.offset),
