@@ -11,6 +11,8 @@
 //! * `simulator` – the network that is made up, as a consumer sees it.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
+//! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
+//! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -33,6 +35,7 @@ mod procfs;
 mod random;
 mod server;
 mod simulator;
+mod sockets;
 mod suite;
 mod tools;
 mod writer;
@@ -52,7 +55,7 @@ struct Cli {
     /// The binary under test.
     #[arg(long, global = true, default_value = "target/release/alluvium")]
     binary: PathBuf,
-    /// What keeps the streams, in the claims that are made of more than one store: `suite`, `clients` and `crash`.
+    /// What keeps the streams, in the claims that are made of more than one store: `suite`, `clients`, `crash` and `failed-sync`.
     #[arg(long, global = true, default_value = "engine")]
     store: Store,
     #[command(subcommand)]
@@ -77,6 +80,10 @@ enum Claim {
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
     FullDisk(full_disk::Options),
+    /// WebSockets against the implementations of others, as client and as server, with all kinds of compression.
+    Websockets,
+    /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
+    FeedSockets(sockets::crowd::Options),
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -108,7 +115,9 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Simulator => simulator::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
-        Claim::FailedSync => failed_sync::run(&binary, &mut report)?,
+        Claim::Websockets => sockets::peers::run(&mut report)?,
+        Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
+        Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)
 }

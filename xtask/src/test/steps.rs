@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
@@ -65,6 +66,16 @@ pub(super) const STEPS: &[Step] = &[
         about: "buckets, snapshots and bootstrap, in every state of the store",
         run: || black_box("buckets"),
     },
+    Step {
+        name: "websockets",
+        about: "WebSockets against npm ws and PyPI websockets",
+        run: || black_box("websockets"),
+    },
+    Step {
+        name: "feed-sockets",
+        about: "feeds over WebSocket: npm clients, a thousand subscribers",
+        run: || black_box("feed-sockets"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
@@ -82,6 +93,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("simulator"),
     },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
+    Step {
+        name: "failed-sync-sqlite",
+        about: "a sync and a write that fail, on one SQLite file",
+        run: || on_sqlite("failed-sync"),
+    },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
@@ -114,6 +130,14 @@ fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
 }
 
+/// Without default features, which are what needs a machine.
+fn wasm() -> Result<Tally> {
+    let target =
+        ["check", "--target", "wasm32-unknown-unknown", "--no-default-features", "--locked", "--quiet"];
+    let packages = ["alluvium-protocol", "alluvium-sqlstore", "alluvium-feed-protocol", "alluvium-atproto"];
+    checked(cargo().args(target).args(packages.iter().flat_map(|package| ["--package", package])))
+}
+
 fn docs() -> Result<Tally> {
     let arguments = ["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"];
     // Private items are documented here, so links to them lead somewhere.
@@ -133,7 +157,8 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
+    let arguments =
+        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 
