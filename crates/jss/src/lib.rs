@@ -21,6 +21,7 @@ pub mod metadata;
 pub mod name;
 pub mod read;
 mod recover;
+pub mod rewrite;
 pub mod write;
 
 pub use block::{Block, BlockBuilder, RowRef};
@@ -33,4 +34,5 @@ pub use metadata::{Metadata, ReadLimits};
 pub use name::SegmentIndex;
 pub use read::Sealed;
 pub use recover::{Opened, Recovery, Tail, open};
+pub use rewrite::{Replaced, patch, remove_stale, rewrite};
 pub use write::{WriteLimits, Writer};

@@ -78,7 +78,7 @@ pub fn open(
         Ok(State::Active) => {}
         other => {
             let error = match Metadata::read(&*file, ReadLimits::default()) {
-                Ok(metadata) => return sealed(metadata, acknowledged),
+                Ok(metadata) => return sealed(&*file, metadata, acknowledged),
                 Err(error @ Error::Io { .. }) => return Err(error),
                 Err(error) => error,
             };
@@ -92,7 +92,9 @@ pub fn open(
     Ok(Opened::Active(Box::new(writer), recovery))
 }
 
-fn sealed(metadata: Metadata, acknowledged: Option<u64>) -> Result<Opened, Error> {
+fn sealed(file: &dyn DiskFile, metadata: Metadata, acknowledged: Option<u64>) -> Result<Opened, Error> {
+    // The header may live in a page cache only, and the next segment is about to be built on it.
+    file.sync_data().map_err(io("syncing a segment"))?;
     match acknowledged {
         Some(acknowledged) if metadata.header.max_seq < acknowledged => {
             Err(Error::damaged(34, Damage::Lost { acknowledged, found: metadata.header.max_seq }))

@@ -145,6 +145,31 @@ impl Writer {
         Ok(sealing.metadata)
     }
 
+    /// Cuts the blocks whose rows are all after this one, durably, and forgets pending rows; returns the bytes that were
+    /// cut. For blocks whose flush was never acknowledged: another place knows what was. An error when a block has rows on
+    /// both sides.
+    pub fn discard_after(&mut self, seq: u64) -> Result<u64, Error> {
+        self.check()?;
+        self.pending.clear();
+        let kept = self.blocks.partition_point(|block| block.min_seq <= seq);
+        let (last_seq, end) =
+            self.blocks[..kept].last().map_or((0, HEADER_BYTES as u64), |block| (block.max_seq, block.end()));
+        if last_seq > seq {
+            return Err(Error::damaged(end, Damage::Order { seq, last: last_seq }));
+        }
+        self.last_seq = last_seq;
+        let cut = self.end - end;
+        if cut > 0 {
+            self.poisoned = true;
+            self.file.truncate(end).map_err(io("cutting blocks"))?;
+            self.file.sync_data().map_err(io("syncing a segment"))?;
+            self.poisoned = false;
+            self.blocks.truncate(kept);
+            self.end = end;
+        }
+        Ok(cut)
+    }
+
     fn check(&self) -> Result<(), Error> {
         if self.poisoned { Err(Error::Poisoned) } else { Ok(()) }
     }

@@ -3,7 +3,7 @@
 //! The vectors are not part of the project. They are looked for where `ALLUVIUM_VECTORS` points, else in
 //! `../shared/vectors` beside the checkout. Without them this program says so, and passes nothing: that is why it prints
 //! its results itself. Each file is checked against `SHA256SUMS` before it is used.
-#![expect(clippy::print_stdout, reason = "it is its own test harness")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "it is its own test harness")]
 
 mod files;
 mod filters;
