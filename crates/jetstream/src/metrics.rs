@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub(crate) subscribers: AtomicU64,
+    pub(crate) waiting: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) unrenderable: AtomicU64,
     pub(crate) dropped_slow: AtomicU64,
@@ -17,6 +18,8 @@ pub struct Metrics {
 pub struct Counts {
     /// Subscribers at this moment.
     pub subscribers: u64,
+    /// Readers of the feed as a stream that wait at this moment.
+    pub waiting: u64,
     /// Messages queued for subscribers.
     pub sent: u64,
     /// Times that an event was passed over because it cannot be shown.
@@ -32,6 +35,7 @@ impl Metrics {
     pub fn counts(&self) -> Counts {
         Counts {
             subscribers: self.subscribers.load(Relaxed),
+            waiting: self.waiting.load(Relaxed),
             sent: self.sent.load(Relaxed),
             unrenderable: self.unrenderable.load(Relaxed),
             dropped_slow: self.dropped_slow.load(Relaxed),

@@ -3,7 +3,7 @@
 
 use alluvium_http::{Body, Response};
 use alluvium_jetstream_archive::Error as ArchiveError;
-use alluvium_jetstream_wire::{RequestError, Wire};
+use alluvium_jetstream_wire::RequestError;
 use alluvium_websocket::HandshakeError;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -15,15 +15,6 @@ pub(crate) enum Form {
     Text,
     /// `{"error": name, "message": text}`.
     Xrpc,
-}
-
-impl Form {
-    pub(crate) const fn of(wire: Wire) -> Self {
-        match wire {
-            Wire::V1 | Wire::V2 => Self::Text,
-            Wire::Events => Self::Xrpc,
-        }
-    }
 }
 
 /// Why a request is not answered as it wishes.

@@ -5,6 +5,7 @@
 //! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use alluvium_http::{Body, BodyError, Feed, Request, Response};
@@ -141,11 +142,15 @@ impl Following {
 
     /// Waits until there is more, or `until`; false when it is over.
     async fn wait(&self, until: Instant) -> bool {
-        tokio::select! {
+        let waiting = &self.state.metrics.waiting;
+        waiting.fetch_add(1, Ordering::Relaxed);
+        let is_more = tokio::select! {
             ended = self.reader.wait() => ended.is_ok(),
             () = tokio::time::sleep_until(until) => false,
             () = self.state.shutdown.wait() => false,
-        }
+        };
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        is_more
     }
 
     async fn long_poll(mut self) -> Result<Response, Refusal> {
