@@ -2,26 +2,27 @@
 //!
 //! Streams that are only used by the base protocol have none of it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use alluvium_journal as journal;
+use alluvium_protocol::limits::RECEIPTS_PER_PRODUCER;
 use alluvium_protocol::store::{Receipt, RetryMetadata};
 use alluvium_protocol::{Claim, Offset, ProducerId, ProducerStamp};
 
 use crate::body::StoredBody;
 use crate::stream::{offset_of, pair_of};
 
-/// Receipts kept of one stream, those of the last appends. An append that came before them can no longer be repeated.
-pub const RECEIPTS_PER_STREAM_MAX: usize = 256;
-
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Contract {
     pub(crate) claim: Option<Claim>,
-    /// Oldest first.
-    receipts: VecDeque<(ProducerStamp, Receipt)>,
+    /// Of each producer those of its last appends, oldest first. How many producers a stream has is limited.
+    receipts: HashMap<ProducerId, VecDeque<Kept>>,
     pub(crate) checkpoint: Option<Checkpoint<StoredBody>>,
 }
+
+/// A receipt, and the stamp of its append.
+type Kept = (ProducerStamp, Receipt);
 
 /// A reader's fold checkpoint, whose text is a body of type `B`.
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +36,33 @@ impl Contract {
     /// The receipt of the append with this stamp.
     pub(crate) fn receipt(&self, stamp: &ProducerStamp) -> Option<&Receipt> {
         // A repetition is most often of a recent append.
-        self.receipts.iter().rev().find(|(kept, _)| kept == stamp).map(|(_, receipt)| receipt)
+        let kept = self.receipts.get(&stamp.id)?;
+        kept.iter().rev().find(|(kept, _)| kept == stamp).map(|(_, receipt)| receipt)
     }
 
     pub(crate) fn keep(&mut self, stamp: ProducerStamp, receipt: Receipt) {
-        if self.receipts.len() >= RECEIPTS_PER_STREAM_MAX {
-            self.receipts.pop_front();
+        let kept = self.receipts.entry(stamp.id.clone()).or_default();
+        if kept.back().is_some_and(|(last, _)| last.epoch != stamp.epoch) {
+            // What an earlier epoch appended is fenced, not compared.
+            kept.clear();
         }
-        self.receipts.push_back((stamp, receipt));
+        if kept.len() >= RECEIPTS_PER_PRODUCER {
+            kept.pop_front();
+        }
+        kept.push_back((stamp, receipt));
+    }
+
+    /// All receipts in the order of their appends, the same whenever it is asked for.
+    fn in_order(&self) -> impl Iterator<Item = &Kept> {
+        let mut all: Vec<&Kept> = self.receipts.values().flatten().collect();
+        all.sort_by_key(|(stamp, receipt)| (receipt.end, receipt.closed, stamp.seq));
+        all.into_iter()
     }
 
     /// Takes in a claim. What earlier writers have left cannot be repeated any more.
     pub(crate) fn claim(&mut self, claim: Claim) {
         self.claim = Some(claim);
-        self.receipts = VecDeque::new();
+        self.receipts = HashMap::new();
     }
 
     /// What a checkpoint of the directory keeps; `None` when it is nothing.
@@ -60,7 +74,7 @@ impl Contract {
                 epoch: claim.epoch,
                 seq: claim.next_seq,
             }),
-            receipts: self.receipts.iter().map(|(stamp, receipt)| receipt_record(stamp, receipt)).collect(),
+            receipts: self.in_order().map(|(stamp, receipt)| receipt_record(stamp, receipt)).collect(),
             fold_checkpoint: self.checkpoint.map(checkpoint_record),
         })
     }
@@ -74,17 +88,15 @@ impl Contract {
             }
             None => None,
         };
-        let receipts = stored.receipts.into_iter().map(|stored| {
+        let checkpoint = stored.fold_checkpoint.as_ref().map(checkpoint_of);
+        let mut contract = Self { claim, receipts: HashMap::new(), checkpoint };
+        for stored in stored.receipts {
             let stamp = crate::stream::stamp_of(&stored.producer)?;
             let metadata = metadata_of(&stored.metadata)?;
             let (start, end) = (offset_of(stored.start), offset_of(stored.end));
-            Some((stamp, Receipt { start, end, closed: stored.closed, metadata }))
-        });
-        Some(Self {
-            claim,
-            receipts: receipts.collect::<Option<_>>()?,
-            checkpoint: stored.fold_checkpoint.as_ref().map(checkpoint_of),
-        })
+            contract.keep(stamp, Receipt { start, end, closed: stored.closed, metadata });
+        }
+        Some(contract)
     }
 }
 

@@ -75,7 +75,6 @@ mod upload;
 pub use crate::bootstrap::{BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapMessage};
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
-pub use crate::contract::RECEIPTS_PER_STREAM_MAX;
 pub use crate::engine::{Engine, Stats};
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,

@@ -2,10 +2,12 @@
 //!
 //! `POST /feeds/v1/spaces/{space}/append | query | subscribe | unsubscribe | feeds` with the message as its body, or
 //! `POST /feeds/v1/spaces/{space}` with `_tag` in it. `Content-Type` says which encoding, `Accept` which one is wanted
-//! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`].
+//! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`]. The same messages
+//! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
 mod post;
 mod refusal;
+mod socket;
 mod stream;
 
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 use alluvium_feed_protocol::{Id, Operation};
 use alluvium_http::{BodyBudget, Handler, Request, Response, Shutdown};
-use http::{Method, header};
+use alluvium_websocket::handshake;
+use http::{HeaderMap, Method, header};
 
 use self::refusal::Refusal;
 use crate::principal::{Gate, Principal};
@@ -25,12 +28,15 @@ pub const MOUNT: &str = "/feeds/";
 /// Body bytes beyond those of the blocks: names of fields, and base64 makes four characters of three bytes.
 const BODY_OVERHEAD: usize = 2;
 
+/// What the subprotocol begins with that carries credentials.
+const BEARER_SUBPROTOCOL: &str = "feeds.bearer.";
+
 /// How the surface is run.
 #[derive(Clone, Copy, Debug)]
 pub struct SurfaceOptions {
     /// Most time for a request body.
     pub body_timeout: Duration,
-    /// Most bytes of unfinished request bodies.
+    /// Most bytes of unfinished request bodies; as many again of what sockets hold, see [`socket`].
     pub bodies_bytes_max: usize,
     /// Most readers of streams that wait at once.
     pub waiters_max: usize,
@@ -38,6 +44,8 @@ pub struct SurfaceOptions {
     pub long_poll_timeout: Duration,
     /// How long an event stream lasts before the client is to come again.
     pub sse_cycle: Duration,
+    /// How long a socket may be silent before it is asked whether it is there.
+    pub ping_interval: Duration,
 }
 
 impl Default for SurfaceOptions {
@@ -48,6 +56,7 @@ impl Default for SurfaceOptions {
             waiters_max: 10_000,
             long_poll_timeout: Duration::from_secs(30),
             sse_cycle: Duration::from_mins(1),
+            ping_interval: Duration::from_secs(30),
         }
     }
 }
@@ -62,6 +71,7 @@ pub(crate) struct State {
     gate: Arc<dyn Gate>,
     pub(crate) options: SurfaceOptions,
     bodies: BodyBudget,
+    sockets: socket::Budget,
     pub(crate) waiters: tokio::sync::Semaphore,
     pub(crate) shutdown: Shutdown,
 }
@@ -81,8 +91,9 @@ impl Surface {
         shutdown: Shutdown,
     ) -> Self {
         let bodies = BodyBudget::new(options.bodies_bytes_max);
+        let sockets = socket::Budget::new(options.bodies_bytes_max);
         let waiters = tokio::sync::Semaphore::new(options.waiters_max);
-        Self(Arc::new(State { service, gate, options, bodies, waiters, shutdown }))
+        Self(Arc::new(State { service, gate, options, bodies, sockets, waiters, shutdown }))
     }
 }
 
@@ -109,6 +120,8 @@ enum Place {
     Space(Id, Option<Operation>),
     /// A feed, read as a stream.
     Stream(Id, Id),
+    /// A socket, for one space or for any.
+    Socket(Option<Id>),
 }
 
 async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal> {
@@ -118,23 +131,30 @@ async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal
     }
     match (place, request.method()) {
         (Place::Space(space, operation), &Method::POST) => {
-            let principal = principal(state, &request)?;
+            let principal = principal(state, request.headers())?;
             post::handle(state, &principal, &space, operation, request).await
         }
         (Place::Stream(space, feed), &Method::GET | &Method::HEAD) => {
-            let principal = principal(state, &request)?;
+            let principal = principal(state, request.headers())?;
             stream::handle(state, principal, space, feed, &request).await
         }
+        (Place::Socket(space), &Method::GET) => socket::open(state, space, &request),
+        (Place::Socket(_), _) => Err(Refusal::MethodNotAllowed("GET, OPTIONS")),
         (Place::Space(..), _) => Err(Refusal::MethodNotAllowed("POST, OPTIONS")),
         (Place::Stream(..), _) => Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS")),
     }
 }
 
 /// Who asks. The only place where a request's credentials are looked at.
-fn principal(state: &State, request: &Request) -> Result<Principal, Refusal> {
-    let credentials = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = credentials.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
-    state.gate.decide(bearer).map_err(Refusal::Gate)
+fn principal(state: &State, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    state.gate.decide(credentials(headers)).map_err(Refusal::Gate)
+}
+
+/// The credentials of a request. A browser can give those of a socket only as a subprotocol.
+fn credentials(headers: &HeaderMap) -> Option<&str> {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = authorization.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    bearer.or_else(|| handshake::subprotocols(headers).find_map(|name| name.strip_prefix(BEARER_SUBPROTOCOL)))
 }
 
 /// What a browser asks before a request to another origin.
@@ -151,6 +171,9 @@ fn preflight() -> Response {
 }
 
 fn place(path: &str) -> Result<Place, Refusal> {
+    if path == "/feeds/v1/ws" {
+        return Ok(Place::Socket(None));
+    }
     let rest = path.strip_prefix("/feeds/v1/spaces/").ok_or(Refusal::NotFound)?;
     let parts: Vec<&str> = rest.split('/').collect();
     let space = name(parts[0])?;
@@ -161,6 +184,7 @@ fn place(path: &str) -> Result<Place, Refusal> {
         ["subscribe"] => Some(Operation::Subscribe),
         ["unsubscribe"] => Some(Operation::Unsubscribe),
         ["feeds"] => Some(Operation::ListFeeds),
+        ["ws"] => return Ok(Place::Socket(Some(space))),
         ["streams", feed] => return Ok(Place::Stream(space, name(feed)?)),
         _ => return Err(Refusal::NotFound),
     };

@@ -11,6 +11,9 @@ use alluvium_feed_protocol::{FeedAdvanced, Id, Namespace};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+/// Most hints that one listener has waiting, one for each subscription. What goes beyond is lost, as hints may be.
+const PENDING_MAX: usize = 1024;
+
 /// A feed that has moved.
 #[derive(Clone, Debug)]
 pub(crate) struct Moved {
@@ -92,7 +95,11 @@ impl Listener {
 
     fn merge(&self, space: &Id, subscription: &Id, moved: &[&Moved]) {
         let mut all = self.pending.lock();
-        let pending = all.entry((space.clone(), subscription.clone())).or_default();
+        let key = (space.clone(), subscription.clone());
+        if all.len() >= PENDING_MAX && !all.contains_key(&key) {
+            return;
+        }
+        let pending = all.entry(key).or_default();
         for moved in moved {
             pending.position = pending.position.max(moved.position);
             if pending.feeds.len() < HINT_FEEDS_MAX {

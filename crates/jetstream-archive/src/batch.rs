@@ -27,8 +27,11 @@ impl Batch {
     /// What it takes in memory, about, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rows: usize = self.events.iter().map(row_bytes).sum();
-        let changes: usize =
-            self.changes.iter().map(|(key, value)| 64 + key.len() + value.as_ref().map_or(0, Bytes::len)).sum();
+        let changes: usize = self
+            .changes
+            .iter()
+            .map(|(key, value)| 64 + key.len() + value.as_ref().map_or(0, Bytes::len))
+            .sum();
         64 + rows + changes
     }
 }

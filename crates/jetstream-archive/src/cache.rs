@@ -93,7 +93,8 @@ impl Cache {
     fn evict(&self, keep: Key) {
         while self.bytes() > self.bytes_max {
             let mut state = self.state.lock();
-            let oldest = state.slots.iter().filter(|(key, _)| **key != keep).min_by_key(|(_, (_, used))| *used);
+            let oldest =
+                state.slots.iter().filter(|(key, _)| **key != keep).min_by_key(|(_, (_, used))| *used);
             let Some(key) = oldest.map(|(key, _)| *key) else { return };
             let removed = state.slots.remove(&key);
             drop(state);

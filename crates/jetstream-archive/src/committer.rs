@@ -14,11 +14,11 @@ use alluvium_jss::{BlockBuilder, Event, SegmentIndex, Writer};
 use parking_lot::RwLock;
 
 use crate::batch::Batch;
-use crate::queue::Item;
 use crate::error::Error;
 use crate::manifest::{Manifest, describe};
 use crate::options::Options;
 use crate::pending::PendingLog;
+use crate::queue::Item;
 use crate::store::{Changes, Store, encode_u64, keys};
 use crate::view::{Active, Shared};
 
@@ -157,11 +157,7 @@ impl Committer {
     pub(crate) fn active(&mut self) -> Result<Active, Error> {
         let index = self.index;
         let writer = self.writer()?;
-        Ok(Active {
-            index,
-            file: Arc::clone(writer.file()),
-            blocks: writer.blocks().into(),
-        })
+        Ok(Active { index, file: Arc::clone(writer.file()), blocks: writer.blocks().into() })
     }
 
     /// Shows what is durable now.
@@ -217,11 +213,7 @@ impl Committer {
 }
 
 /// Creates a segment.
-pub(crate) fn create(
-    env: &Env,
-    options: &Options,
-    index: SegmentIndex,
-) -> Result<Box<Writer>, Error> {
+pub(crate) fn create(env: &Env, options: &Options, index: SegmentIndex) -> Result<Box<Writer>, Error> {
     let path = options.dir.join(index.file_name());
     Writer::create(&*env.disk, &path, options.blocks).map(Box::new).map_err(Error::segment(index))
 }

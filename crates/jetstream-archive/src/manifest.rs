@@ -37,7 +37,9 @@ impl Descriptor {
     pub fn is_of(&self, file: &dyn DiskFile) -> Result<bool, Error> {
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, 0).map_err(Error::io("reading the header of a segment"))?;
-        Ok(matches!(State::parse(&header), Ok(State::Sealed(found)) if found.checksum == self.header().checksum))
+        Ok(
+            matches!(State::parse(&header), Ok(State::Sealed(found)) if found.checksum == self.header().checksum),
+        )
     }
 }
 

@@ -39,11 +39,7 @@ pub struct Recovered {
 
 impl Archive {
     /// Opens the archive in [`Options::dir`], creating it when missing. `store` has the metadata of this very archive.
-    pub fn open(
-        env: Env,
-        store: Arc<dyn Store>,
-        options: Options,
-    ) -> Result<(Self, Recovered), Error> {
+    pub fn open(env: Env, store: Arc<dyn Store>, options: Options) -> Result<(Self, Recovered), Error> {
         let mut recovered = Recovered::default();
         let options = Arc::new(options);
         env.disk.create_dir_all(&options.dir).map_err(Error::io("creating the directory of the archive"))?;
@@ -51,13 +47,10 @@ impl Archive {
         let lock = lock.ok_or(Error::Locked)?;
         recovered.replacements = alluvium_jss::remove_stale(&*env.disk, &options.dir)
             .map_err(Error::segment(SegmentIndex::FIRST))?;
-        let stored = Stored {
-            next_seq: read_u64(&*store, keys::NEXT_SEQ)?,
-            life: read_u64(&*store, keys::LOG_LIFE)?,
-        };
+        let stored =
+            Stored { next_seq: read_u64(&*store, keys::NEXT_SEQ)?, life: read_u64(&*store, keys::LOG_LIFE)? };
         let segments = segments(&env, &options, stored, &mut recovered)?;
-        let (log, replayed) =
-            PendingLog::open(&env, &options.dir.join(PENDING_LOG), stored.life)?;
+        let (log, replayed) = PendingLog::open(&env, &options.dir.join(PENDING_LOG), stored.life)?;
         let last_seq = segments.manifest.last_seq().max(segments.writer.last_seq());
         let next_seq = last_seq.checked_add(1).ok_or(Error::Exhausted)?;
         if stored.next_seq.is_none() {
@@ -145,9 +138,7 @@ fn segments(
     let before = Manifest::new(sealed.clone())?;
     let acknowledged = stored.next_seq.map(|next| next.saturating_sub(1));
     let behind = |found| match acknowledged {
-        Some(stored) if found > stored => {
-            Err(Error::MetadataBehind { what: "rows up to", stored, found })
-        }
+        Some(stored) if found > stored => Err(Error::MetadataBehind { what: "rows up to", stored, found }),
         _ => Ok(()),
     };
     behind(before.last_seq())?;
@@ -180,23 +171,14 @@ fn segments(
     }
 }
 
-fn begin(
-    env: &Env,
-    options: &Options,
-    manifest: Manifest,
-    index: SegmentIndex,
-) -> Result<Segments, Error> {
+fn begin(env: &Env, options: &Options, manifest: Manifest, index: SegmentIndex) -> Result<Segments, Error> {
     let times = manifest.segments.iter().map(|known| known.header().max_witnessed_at);
     let last_witnessed_at = times.max().unwrap_or(i64::MIN);
     Ok(Segments { writer: create(env, options, index)?, manifest, index, last_witnessed_at })
 }
 
 /// Takes over what the pending log has. It stays there: nothing is written unless it no longer fits a block.
-fn adopt(
-    committer: &mut Committer,
-    replayed: crate::pending::Replayed,
-    next_seq: u64,
-) -> Result<u64, Error> {
+fn adopt(committer: &mut Committer, replayed: crate::pending::Replayed, next_seq: u64) -> Result<u64, Error> {
     if replayed.records == 0 {
         return Ok(0);
     }

@@ -82,12 +82,8 @@ pub struct PlanStats {
 /// Plans a download from these segments.
 pub fn plan(manifest: &Manifest, request: &PlanRequest, limits: PlanLimits) -> Plan {
     let tip = manifest.last_seq().min(request.before_seq.unwrap_or(u64::MAX));
-    let mut planner = Planner {
-        request,
-        limits,
-        work: 0,
-        plan: Plan { sealed_tip_seq: tip, ..Plan::default() },
-    };
+    let mut planner =
+        Planner { request, limits, work: 0, plan: Plan { sealed_tip_seq: tip, ..Plan::default() } };
     let in_window = |segment: &&std::sync::Arc<Descriptor>| {
         let header = segment.header();
         header.block_count > 0

@@ -51,12 +51,7 @@ pub(crate) enum Work {
 
 impl Queue {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self {
-            state: Mutex::default(),
-            filled: Condvar::new(),
-            emptied: Condvar::new(),
-            bytes_max,
-        }
+        Self { state: Mutex::default(), filled: Condvar::new(), emptied: Condvar::new(), bytes_max }
     }
 
     /// Adds an item; waits while others take all the room. Returns its number, counted from 1.

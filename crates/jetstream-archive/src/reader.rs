@@ -198,12 +198,7 @@ async fn off_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
 }
 
 /// Rows from files: of the first block that can have wanted ones.
-fn files(
-    archive: &Archive,
-    from: u64,
-    max: usize,
-    selection: Option<&Selection>,
-) -> Result<Rows, Error> {
+fn files(archive: &Archive, from: u64, max: usize, selection: Option<&Selection>) -> Result<Rows, Error> {
     let (manifest, active, floor) = {
         let view = archive.0.shared.view.read();
         (view.manifest.clone(), view.active.clone(), view.hot.floor())

@@ -33,6 +33,10 @@ pub const STREAM_SEQ_BYTES_MAX: usize = 256;
 /// Longest `Producer-Retry-Metadata` value.
 pub const RETRY_METADATA_BYTES_MAX: usize = 1024;
 
+/// Receipts that a store keeps of each producer of a stream, those of its last appends: so many of its own appends a
+/// producer can repeat, whatever others append meanwhile. It is the store contract's.
+pub const RECEIPTS_PER_PRODUCER: usize = 64;
+
 /// Deepest nesting of arrays and objects inside one JSON message.
 ///
 /// A read wraps the messages in one more array, so every response stays within the 128 levels many parsers

@@ -109,6 +109,12 @@ pub trait StreamStore: Send + Sync {
     /// Missing, deleted, incarnation; producer; content type; JSON and size; nothing to do; a repetition against its
     /// receipt; closed; `Stream-Seq`; room for another producer. A repetition that matches its first attempt gets the
     /// first attempt's end offset, even if the stream is closed by now.
+    ///
+    /// Receipts are kept of each producer's last appends,
+    /// [`RECEIPTS_PER_PRODUCER`](crate::limits::RECEIPTS_PER_PRODUCER) of them unless the store was made with another
+    /// number, as long as the stream remembers the producer; a new epoch and a new claim begin without any. What other
+    /// producers append makes no difference. A repetition of an earlier append is refused with
+    /// [`Conflict::ReceiptGone`](crate::error::Conflict::ReceiptGone): it is neither written again nor called a success.
     fn append(
         &self,
         path: &StreamPath,

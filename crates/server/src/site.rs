@@ -55,6 +55,7 @@ pub(crate) fn feeds_surface(config: &Config, service: &Arc<Service>, shutdown: S
         waiters_max: config.waiters_max,
         long_poll_timeout: config.long_poll_timeout,
         sse_cycle: config.sse_cycle,
+        ..SurfaceOptions::default()
     };
     Surface::new(Arc::clone(service), Arc::new(OpenGate), options, shutdown)
 }

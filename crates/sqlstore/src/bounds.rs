@@ -4,6 +4,8 @@
 //! So the ceilings that a caller sets are checked against each other when a store is made, not when the first large
 //! append comes.
 
+use alluvium_protocol::limits::RECEIPTS_PER_PRODUCER;
+
 /// Rows of data that one write may make: 12 MiB in chunks of 512 KiB.
 pub const CHUNK_ROWS_MAX: u64 = 24;
 /// Rows that one write may change, the rows of data among them.
@@ -55,7 +57,7 @@ impl Default for Bounds {
             checkpoint_bytes_max: 4 * 1024 * 1024,
             checkpoint_chunk_bytes_max: 512 * 1024,
             checkpoint_chunks_max: 16,
-            receipts_max: 64,
+            receipts_max: RECEIPTS_PER_PRODUCER as u64,
             lanes_max: 1000,
             lane_idle_ms: 7 * 24 * 60 * 60 * 1000,
         }

@@ -8,7 +8,7 @@ mod core;
 mod outgoing;
 mod split;
 
-use std::{future::poll_fn, io, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
 
 use alluvium_env::Random;
 use bytes::{Bytes, BytesMut};
@@ -99,6 +99,17 @@ pub enum SendError {
     Deflate(#[from] crate::DeflateError),
 }
 
+/// What [`WebSocket::next_or_written`] has come to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// A message has come.
+    Message(Message),
+    /// Nothing waits to be written any more.
+    Written,
+    /// The connection is closed.
+    Closed,
+}
+
 /// A WebSocket. See the module's documentation.
 #[derive(Debug)]
 pub struct WebSocket<S> {
@@ -130,6 +141,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
     /// dropped.
     pub async fn next(&mut self) -> Result<Option<Message>, Error> {
         poll_fn(|cx| self.core.poll_next(cx)).await
+    }
+
+    /// Like [`next`](Self::next), but also returns once all that was queued is written. If nothing is queued, it is
+    /// `next`.
+    pub async fn next_or_written(&mut self) -> Result<Progress, Error> {
+        let writes = self.queued_bytes() > 0;
+        poll_fn(|cx| match self.core.poll_next(cx) {
+            Poll::Ready(next) => {
+                Poll::Ready(next.map(|next| next.map_or(Progress::Closed, Progress::Message)))
+            }
+            Poll::Pending if writes && self.queued_bytes() == 0 => Poll::Ready(Ok(Progress::Written)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
     }
 
     /// Queues a message. It is written by the next call of [`next`](Self::next), [`send`](Self::send) or

@@ -24,7 +24,7 @@ mod utf8;
 
 pub use client::{ConnectError, ConnectOptions, Connected, Refusal, connect};
 pub use close::{Close, CloseCode};
-pub use connection::{ConnectionOptions, Error, Receiver, SendError, Sender, WebSocket};
+pub use connection::{ConnectionOptions, Error, Progress, Receiver, SendError, Sender, WebSocket};
 pub use decoder::{Decoder, Event, Role};
 pub use deflate::DeflateError;
 pub use encoder::{Buffers, Encoder};

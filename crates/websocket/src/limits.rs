@@ -1,7 +1,7 @@
 //! The bounds of one connection, and their defaults.
 
 /// Most payload bytes of one frame on the wire, unless said otherwise.
-pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+pub const FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most bytes of one message after joining its frames and inflating it, unless said otherwise.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most frames of one message, unless said otherwise. Each costs work, however little is in it.

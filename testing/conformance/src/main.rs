@@ -7,6 +7,7 @@
 //! * `clients` – the published npm and `PyPI` clients, over restarts.
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
+//! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `failed-sync` – a sync that fails, injected from outside.
@@ -22,6 +23,7 @@ mod check;
 mod clients;
 mod crash;
 mod failed_sync;
+mod feeds;
 mod full_disk;
 mod http;
 mod many_streams;
@@ -65,6 +67,8 @@ enum Claim {
     Buckets,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
+    /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
+    Feeds(feeds::Options),
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -96,6 +100,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
+        Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, &mut report)?,

@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
@@ -71,6 +72,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "kill -9 under load, on one SQLite file",
         run: || on_sqlite("crash"),
     },
+    Step {
+        name: "crash-feeds",
+        about: "feeds: kill -9 of clients and server, cut connections, lost data",
+        run: || black_box("feeds"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
@@ -102,6 +108,14 @@ fn clippy() -> Result<Tally> {
 
 fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
+}
+
+/// Without default features, which are what needs a machine.
+fn wasm() -> Result<Tally> {
+    let target =
+        ["check", "--target", "wasm32-unknown-unknown", "--no-default-features", "--locked", "--quiet"];
+    let packages = ["alluvium-protocol", "alluvium-sqlstore", "alluvium-feed-protocol", "alluvium-atproto"];
+    checked(cargo().args(target).args(packages.iter().flat_map(|package| ["--package", package])))
 }
 
 fn docs() -> Result<Tally> {

@@ -181,7 +181,7 @@ fn streams_outside_buckets_have_no_snapshots() {
 fn help_of_buckets_has_the_exit_codes_and_no_line_is_cut() {
     let help = Cli::new("bucket --help").run().ok();
     assert!(
-        help.contains("Exit codes:") && help.contains("Options of every stream and bucket command"),
+        help.contains("Exit codes:") && help.contains("Options of every stream, bucket and feed command"),
         "{help}"
     );
     let help = Cli::new("stream bootstrap --help").run().ok();

@@ -1,14 +1,19 @@
-//! The README's tour, run as it stands there.
+//! The tours of README and pages, run as they stand there.
 
 use std::process::Command;
 
 use crate::support::Server;
 
 const README: &str = include_str!("../../../../README.md");
+const FEEDS: &str = include_str!("../../../../docs/feeds.md");
 
 /// The shell commands of a section, in order.
 fn commands(heading: &str) -> String {
-    let section = README.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
+    commands_of(README, heading)
+}
+
+fn commands_of(page: &str, heading: &str) -> String {
+    let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect()
 }
 
@@ -17,8 +22,11 @@ fn run(server: &Server, commands: &str) -> String {
     let commands = commands
         .replace("127.0.0.1:4437", server.address())
         .replace("target/release/alluvium", env!("CARGO_BIN_EXE_alluvium"));
-    let output =
-        Command::new("sh").arg("-ec").arg(&commands).env("ALLUVIUM_URL", server.url()).output().unwrap();
+    // Files that a tour makes go where they are cleaned up.
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg("-ec").arg(&commands).env("ALLUVIUM_URL", server.url()).current_dir(folder.path());
+    let output = shell.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
     String::from_utf8(output.stdout).unwrap()
@@ -85,4 +93,54 @@ fn the_tour_of_snapshots_drops_the_history_and_keeps_the_document() {
         rest = behind;
     }
     assert!(!printed.contains(r#"{"set":"a"}"#), "{printed}");
+}
+
+#[test]
+fn the_tour_of_feeds_ends_at_the_other_file() {
+    let server = Server::start();
+    let printed = run(&server, &commands("Write offline"));
+    assert_eq!(printed, "milk\nbread\neggs\n");
+}
+
+#[test]
+fn the_longer_tour_of_feeds_ends_with_one_order_also_on_a_server_without_data() {
+    let mut server = Server::start();
+    let tour = commands_of(FEEDS, "Two files and a server").replace("alluvium serve\n", "");
+    let binary = format!("{} feed", env!("CARGO_BIN_EXE_alluvium"));
+    let tour = tour.replace("alluvium feed", &binary);
+    let (first, last) = tour.split_at(tour.find(&format!("{binary} --db a.sqlite replicate")).unwrap());
+    // The shell in which the tour goes on after the server has lost everything.
+    let folder = tempfile::tempdir().unwrap();
+    let go_on = |commands: &str| {
+        let commands = commands.replace("127.0.0.1:4437", server.address());
+        let mut shell = Command::new("sh");
+        shell.arg("-ec").arg(format!("export ALLUVIUM_SPACE=family\n{commands}"));
+        let output = shell.env("ALLUVIUM_URL", server.url()).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed = go_on(first);
+    assert!(printed.contains("to push   2\n"), "{printed}");
+    assert!(printed.contains("groceries\t-\t2 blocks\n"), "{printed}");
+    assert!(printed.ends_with("milk\nbread\nmilk\nbread\neggs\njam\ntea\n"), "{printed}");
+    let same_order = |printed: &str| {
+        let blocks: Vec<&str> = printed.lines().filter(|line| line.starts_with('{')).collect();
+        assert_eq!(blocks.len(), 14, "{printed}");
+        assert_eq!(blocks[..7], blocks[7..]);
+        assert!(!printed.contains("\"position\":null"), "{printed}");
+    };
+    let printed = go_on(last);
+    same_order(&printed);
+    assert!(printed.contains("apples") && printed.contains("pears"), "{printed}");
+    let again: Vec<&str> =
+        last.lines().filter(|line| line.contains(" sync") || line.contains(" read ")).collect();
+    let again = again.join("\n");
+    server.kill();
+    std::fs::remove_dir_all(server.data().join("feeds")).unwrap();
+    server.restart();
+    let commands = again.replace("127.0.0.1:4437", server.address());
+    let mut shell = Command::new("sh");
+    shell.arg("-ec").arg(format!("export ALLUVIUM_SPACE=family\n{commands}"));
+    let output = shell.env("ALLUVIUM_URL", server.url()).current_dir(folder.path()).output().unwrap();
+    same_order(&String::from_utf8(output.stdout).unwrap());
 }

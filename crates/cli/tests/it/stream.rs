@@ -316,7 +316,7 @@ fn the_help_of_a_command_says_how_it_cuts_prints_and_follows() {
         let words: Vec<&str> = help.split_whitespace().collect();
         let part: Vec<&str> = part.split_whitespace().collect();
         assert!(words.join(" ").contains(&part.join(" ")), "{part:?}: {help}");
-        let (own, shared) = help.split_once("Options of every stream and bucket command:").unwrap();
+        let (own, shared) = help.split_once("Options of every stream, bucket and feed command:").unwrap();
         assert!(shared.contains("--give-up-after") && !own.contains("--give-up-after"), "{help}");
     }
 }

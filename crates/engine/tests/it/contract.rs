@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{
-    AppendError, AppendRequest, Engine, EngineStore, Options, RECEIPTS_PER_STREAM_MAX, Terms,
-};
+use alluvium_engine::{AppendError, AppendRequest, Engine, EngineStore, Options, Terms};
 use alluvium_env::sim::ManualClock;
 use alluvium_env::{Clock, Env};
 use alluvium_protocol::error::Conflict;
@@ -211,22 +209,6 @@ async fn superseded_checkpoints_are_collected() {
     }
     world.engine.create(&path("s"), create_request("text/plain")).await.unwrap();
     assert_eq!(world.engine.stats().snapshots, 0);
-}
-
-#[tokio::test]
-async fn receipts_are_kept_of_the_last_appends_only() {
-    let world = Restarted::new();
-    let store = world.store();
-    world.engine.create(&path("s"), create_request("text/plain")).await.unwrap();
-    let claim = store.acquire_producer(&path("s"), id("p"), None).await.unwrap();
-    let last = RECEIPTS_PER_STREAM_MAX as u64;
-    for seq in 0..=last {
-        store.append(&path("s"), Bytes::from_static(b"x"), stamped(&claim, seq)).await.unwrap();
-    }
-    let oldest = store.append(&path("s"), Bytes::from_static(b"x"), stamped(&claim, 1)).await.unwrap();
-    assert_eq!(oldest.next_offset, Offset::new(2, 2));
-    let forgotten = store.append(&path("s"), Bytes::from_static(b"x"), stamped(&claim, 0)).await;
-    assert_eq!(refused(forgotten), Conflict::ReceiptGone.into());
 }
 
 #[tokio::test]

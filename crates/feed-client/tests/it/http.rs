@@ -67,7 +67,10 @@ async fn news_comes_by_a_request_that_waits_and_not_by_looking_again() {
         write(writer, &number.to_string());
         until(reader, |reader| read(reader).contains(&number.to_string())).await;
     }
-    until(&one, |one| one.status().unwrap().is_done()).await;
+    for space in [&one, &two] {
+        until(space, |space| space.status().unwrap().is_done()).await;
+        assert!(read(space).iter().all(|text| !text.starts_with('!')), "done, and not all in place");
+    }
     assert_eq!(read(&one), read(&two));
 }
 

@@ -4,6 +4,7 @@ use alluvium_feed_protocol::{
     DecodeError, Encoding, ErrorCode, ErrorResponse, RequestId, Response as Answer,
 };
 use alluvium_http::{Body, CollectError, Response};
+use alluvium_websocket::HandshakeError;
 use http::{HeaderValue, StatusCode, header};
 
 /// Why a request does not get as far as the service.
@@ -25,6 +26,8 @@ pub(crate) enum Refusal {
     Gate(ErrorCode),
     #[error("`offset` or `live` is not valid")]
     Query,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
     #[error("too many readers wait already")]
     WaitersBusy,
     #[error("{}", .0.message)]
@@ -35,6 +38,7 @@ impl Refusal {
     pub(crate) fn into_response(self) -> Response {
         let message = self.to_string();
         let allowed = if let Self::MethodNotAllowed(methods) = self { Some(methods) } else { None };
+        let handshake = if let Self::Handshake(error) = self { Some(error) } else { None };
         let (status, error) = match self {
             Self::NotFound => (404, error(ErrorCode::BadRequest, message)),
             Self::MethodNotAllowed(_) => (405, error(ErrorCode::BadRequest, message)),
@@ -51,11 +55,15 @@ impl Refusal {
                 400,
                 ErrorResponse { request_id: failed.request_id, ..error(ErrorCode::BadRequest, message) },
             ),
+            Self::Handshake(failed) => (failed.status().as_u16(), error(ErrorCode::BadRequest, message)),
             Self::Gate(code) => (code.http_status(), error(code, message)),
             Self::Answer(answer) => (status_of(&answer), *answer),
         };
         let mut response = answer(&Answer::Error(error), Encoding::Json);
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(handshake) = handshake {
+            response.headers_mut().extend(handshake.headers());
+        }
         if let Some(allowed) = allowed {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         }

@@ -17,22 +17,22 @@ use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
 use crate::support::{Authority, append, block, id};
 
 /// Far longer than anything takes here.
-const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-struct Site {
-    authority: Authority,
-    server: Server<Surface>,
+pub(crate) struct Site {
+    pub(crate) authority: Authority,
+    pub(crate) server: Server<Surface>,
 }
 
 /// An answer off the wire.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
@@ -42,7 +42,7 @@ impl Answer {
 }
 
 impl Site {
-    fn open(gate: Arc<dyn Gate>, options: SurfaceOptions) -> Self {
+    pub(crate) fn open(gate: Arc<dyn Gate>, options: SurfaceOptions) -> Self {
         let authority = Authority::new();
         let shutdown = Shutdown::new();
         let surface = Surface::new(Arc::clone(authority.service()), gate, options, shutdown.clone());
@@ -59,7 +59,7 @@ impl Site {
         Self { authority, server }
     }
 
-    fn anyone() -> Self {
+    pub(crate) fn anyone() -> Self {
         Self::open(Arc::new(OpenGate), SurfaceOptions::default())
     }
 
@@ -73,7 +73,7 @@ impl Site {
         BufReader::new(socket)
     }
 
-    fn ask(&self, head: &str, body: &[u8]) -> Answer {
+    pub(crate) fn ask(&self, head: &str, body: &[u8]) -> Answer {
         let mut reader = self.connect(head, body);
         let (status, headers) = head_of(&mut reader);
         let mut body = Vec::new();
@@ -81,11 +81,11 @@ impl Site {
         Answer { status, headers, body }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask(&format!("GET {path} HTTP/1.1"), b"")
     }
 
-    fn post(&self, operation: &str, encoding: Encoding, body: &[u8]) -> Answer {
+    pub(crate) fn post(&self, operation: &str, encoding: Encoding, body: &[u8]) -> Answer {
         let media_type = encoding.media_type();
         let head = format!("POST /feeds/v1/spaces/space/{operation} HTTP/1.1\r\ncontent-type: {media_type}");
         self.ask(&head, body)
@@ -110,7 +110,7 @@ fn head_of(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
 }
 
 /// One of each kind of request, and how the path calls it.
-fn script() -> Vec<(&'static str, Operation, Request)> {
+pub(crate) fn script() -> Vec<(&'static str, Operation, Request)> {
     let one = append(vec![block("f", "a", 0, "x"), block("g", "a", 0, "y")]);
     vec![
         ("append", Operation::Append, Request::Append(one.clone())),

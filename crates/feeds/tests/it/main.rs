@@ -11,6 +11,7 @@ mod plans;
 mod principal;
 mod query;
 mod replicas;
+mod sockets;
 mod subscribe;
 mod support;
 mod waiting;

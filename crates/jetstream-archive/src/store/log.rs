@@ -105,7 +105,8 @@ impl Store for LogStore {
     fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError> {
         let state = self.0.lock();
         let from = Bytes::copy_from_slice(after.filter(|after| *after >= prefix).unwrap_or(prefix));
-        let found = state.values.range(from..).skip_while(|(key, _)| after.is_some_and(|after| *key == after));
+        let found =
+            state.values.range(from..).skip_while(|(key, _)| after.is_some_and(|after| *key == after));
         let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(limit);
         Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
     }

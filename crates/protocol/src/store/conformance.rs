@@ -100,7 +100,7 @@ pub fn behaviours<H: Harness>(claims_required: bool) -> Vec<Behaviour<H>> {
             a_large_repetition_is_compared_to_the_last_byte, a_closing_repetition_is_compared,
             a_repetition_to_a_claimed_stream_is_always_compared,
             a_repetition_is_recognised_after_the_stream_was_closed, retry_metadata_must_be_the_same,
-            a_thousand_repetitions_leave_one_copy;
+            a_thousand_repetitions_leave_one_copy, the_last_appends_of_a_claim_can_be_repeated;
         incarnations: every_operation_refuses_another_incarnation, a_recreated_stream_shows_nothing_of_the_old_one;
         forks: a_fork_begins_as_its_source, a_fork_stands_on_its_own, a_fork_of_a_fork_reads_through,
             a_fork_may_part_within_an_append, a_json_fork_may_part_between_messages,
@@ -120,7 +120,9 @@ pub fn behaviours<H: Harness>(claims_required: bool) -> Vec<Behaviour<H>> {
         });
     } else {
         all.extend(behaviours! {
-            lanes: lanes_judge_each_producer_by_itself, a_repetition_may_be_recognised_by_its_stamp_alone, writer_sequences_must_grow, a_closed_stream_takes_nothing,
+            lanes: lanes_judge_each_producer_by_itself, a_repetition_may_be_recognised_by_its_stamp_alone,
+                the_last_appends_of_each_producer_can_be_repeated, writer_sequences_must_grow,
+                a_closed_stream_takes_nothing,
                 content_types_must_agree, json_is_flattened_and_checked;
             races: racing_appends_all_find_a_place;
         });

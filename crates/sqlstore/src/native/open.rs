@@ -69,6 +69,12 @@ pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Raw, OpenEr
     sql.pragma_update(None, "synchronous", "FULL")?;
     sql.pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)?;
     initialize(&mut sql)?;
+    if let Some(bytes) = options.database_bytes_max {
+        let page_bytes: u64 = sql.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        // At least one, since SQLite takes 0 for a question.
+        let pages = (bytes / page_bytes).clamp(1, u64::from(u32::MAX - 1));
+        sql.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
     Ok(sql)
 }
 

@@ -34,6 +34,10 @@ pub struct SqliteOptions {
     pub cached_streams_max: usize,
     /// Pages of SQLite's write-ahead log after which it is copied into the database: 4,000.
     pub checkpoint_pages: u32,
+    /// Bytes that the database may grow to; a write that needs more is refused as if the disk were full. The write-ahead
+    /// log is beside it, and as large as [`checkpoint_pages`](Self::checkpoint_pages) or one transaction: none, so that
+    /// the disk is the limit.
+    pub database_bytes_max: Option<u64>,
     /// How long a write waits for another process that writes, in milliseconds: 5,000.
     pub busy_ms: u32,
 }
@@ -51,6 +55,7 @@ impl Default for SqliteOptions {
             commit_writes_max: 4096,
             cached_streams_max: 65_536,
             checkpoint_pages: 4000,
+            database_bytes_max: None,
             busy_ms: 5000,
         }
     }

@@ -106,7 +106,7 @@ async fn observe(store: &SqliteStore) -> Model {
 }
 
 /// A copy of a database, with the log cut and torn.
-fn crash(world: &World, log: &[u8], torn: &[u8]) -> World {
+pub(crate) fn crash(world: &World, log: &[u8], torn: &[u8]) -> World {
     let copy = World::new(7);
     let main = std::fs::read(world.file()).expect("the database");
     write_file(&copy.file(), &main);
@@ -172,6 +172,52 @@ fn whatever_a_crash_leaves_is_a_whole_number_of_writes_and_producers_go_on() {
     assert!(lost > 300 && kept > 300, "cuts fall early and late: {lost} lost, {kept} kept");
 }
 
-fn log_len(log: &std::path::Path) -> u64 {
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+#[test]
+fn a_crash_while_the_log_is_copied_into_the_database_loses_nothing() {
+    let runtime = runtime();
+    for seed in 0..SEEDS {
+        let mut rng = Rng::new(100 + seed);
+        let writes = script(&mut rng);
+        let world = World::new(seed);
+        let options = SqliteOptions { checkpoint_pages: 0, ..options() };
+        let store = world.try_open(options).expect("opens");
+        let mut model = Model::new();
+        runtime.block_on(async {
+            for write in &writes {
+                assert!(apply(&store, write).await);
+                apply_to_model(&mut model, write);
+            }
+        });
+        let log = std::fs::read(world.dir.path().join("streams.sqlite-wal")).expect("the log");
+        let before = std::fs::read(world.file()).expect("the database");
+        // Closing copies all of it.
+        store.close();
+        let after = std::fs::read(world.file()).expect("the database");
+        assert!(after.len() > before.len() && after.len().is_multiple_of(PAGE));
+        for _ in 0..CUTS {
+            // Each page is the old one, the new one, or torn; the file is as long as the last that was written.
+            let mut mixed = after[..PAGE * (1 + rng.index(after.len() / PAGE))].to_vec();
+            for (page, bytes) in mixed.chunks_mut(PAGE).enumerate() {
+                let old = before.get(page * PAGE..(page + 1) * PAGE).map_or(vec![0; PAGE], <[u8]>::to_vec);
+                let torn = *rng.pick(&[0, 0, 0, 512, PAGE]);
+                bytes[torn..].copy_from_slice(&old[torn..]);
+            }
+            let crashed = World::new(7);
+            write_file(&crashed.file(), &mixed);
+            write_file(&crashed.dir.path().join("streams.sqlite-wal"), &log);
+            let reopened = crashed.open();
+            assert_eq!(runtime.block_on(observe(&reopened)), model, "seed {seed}");
+            reopened.close();
+            // And once it was copied to the end, the log is not needed.
+            let sound = crashed.open();
+            assert_eq!(runtime.block_on(observe(&sound)), model, "seed {seed}");
+        }
+    }
+}
+
+pub(crate) fn log_len(log: &std::path::Path) -> u64 {
     std::fs::metadata(log).map_or(0, |metadata| metadata.len())
 }

@@ -3,7 +3,9 @@
 mod batch_runner;
 mod conformance;
 mod crash;
+mod crash_kinds;
 mod damage;
+mod full;
 mod kill;
 mod opening;
 mod pruning;

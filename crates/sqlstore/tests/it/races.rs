@@ -174,3 +174,20 @@ fn a_checkpoint_that_loses_against_a_later_one_is_refused() {
     let kept = with_scope(|scope| run_now(ops::get_checkpoint(&mut sql, scope, &path("s"), None)));
     assert_eq!(kept.expect("reads").map(|kept| kept.data).as_deref(), Some("later"));
 }
+
+#[test]
+fn a_connection_whose_memory_of_a_stream_is_old_writes_nothing_and_reads_again() {
+    let world = crate::world::World::new(1);
+    let mut other = Connection::new(rusqlite::Connection::open(world.file()).expect("opens"), 0);
+    for statement in alluvium_sqlstore::plan::schema::CREATE {
+        other.raw().execute(statement, []).expect("a table");
+    }
+    let mut sql = Connection::new(rusqlite::Connection::open(world.file()).expect("opens"), 10);
+    create(&mut sql, "s", 1);
+    assert_eq!(append(&mut sql, "s", "a"), Ok(Offset::new(1, 1)));
+    assert_eq!(append(&mut other, "s", "b"), Ok(Offset::new(2, 2)));
+    assert_eq!(append(&mut sql, "s", "c"), Ok(Offset::new(3, 3)), "behind the one that it did not know of");
+    assert_eq!(read(&mut other, "s"), b"abc");
+    let rows: i64 = sql.raw().query_row("SELECT count(*) FROM chunks", [], |row| row.get(0)).expect("counts");
+    assert_eq!(rows, 3);
+}

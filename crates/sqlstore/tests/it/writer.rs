@@ -18,7 +18,8 @@ fn path(text: &str) -> StreamPath {
     StreamPath::parse_decoded(text).expect("a path")
 }
 
-async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+/// Runs all at once and gives their answers in order.
+pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut answers: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

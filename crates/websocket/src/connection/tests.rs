@@ -83,6 +83,20 @@ async fn halves_work_at_once_though_both_send_more_than_the_pipe_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_learns_when_all_is_written_and_of_what_comes_meanwhile() {
+    let (mut socket, mut peer) = server(ConnectionOptions::default());
+    socket.queue(&Message::text("hi")).unwrap();
+    assert_eq!(socket.next_or_written().await.unwrap(), Progress::Written);
+    let mut frame = [0; 4];
+    peer.read_exact(&mut frame).await.unwrap();
+    assert_eq!(&frame, b"\x81\x02hi");
+    peer.write_all(b"\x81\x81\0\0\0\0x\x88\x80\0\0\0\0").await.unwrap();
+    drop(peer.shutdown().await);
+    assert_eq!(socket.next_or_written().await.unwrap(), Progress::Message(Message::text("x")));
+    assert_eq!(socket.next_or_written().await.unwrap(), Progress::Closed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_frame_encoded_once_goes_between_messages_with_a_context() {
     let (mut server, mut client) = pair();
     let message = Message::text("some text that comes again and again, ".repeat(20));

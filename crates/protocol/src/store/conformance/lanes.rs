@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::{Harness, Writer, id, ok, path, read_all, refused, text};
 use crate::content_type::ContentType;
-use crate::error::{ProducerFault, StreamError};
+use crate::error::{Conflict, ProducerFault, StreamError};
 use crate::json::InvalidJson;
+use crate::limits::RECEIPTS_PER_PRODUCER;
 use crate::producer::{ProducerStamp, ProducerState};
 use crate::store::{AppendOptions, Repeats, StreamStore};
 
@@ -110,4 +111,39 @@ pub(super) async fn json_is_flattened_and_checked<H: Harness>(harness: &H) {
     let got = ok(store.get(&writer.path, crate::store::GetOptions::default()).await);
     let response = store.format_response(&got.content_type, &got.messages);
     assert_eq!(response, &b"[{\"a\": 1.0},[2]]"[..]);
+}
+
+pub(super) async fn the_last_appends_of_each_producer_can_be_repeated<H: Harness>(harness: &H) {
+    const OTHERS: usize = 10;
+    let store = harness.store();
+    let at = Writer::create(store, "s", text()).await.path;
+    let kept = RECEIPTS_PER_PRODUCER as u64;
+    let append = async |name: &str, seq| {
+        store.append(&at, Bytes::from(format!("{name}{seq};")), by(name, 0, seq)).await
+    };
+    let mut ends = Vec::new();
+    for seq in 0..kept {
+        ends.push(ok(append("slow", seq).await).next_offset);
+    }
+    // Far more than one producer's receipts, by others.
+    for seq in 0..=kept {
+        let others: Vec<String> = (0..OTHERS).map(|other| format!("other{other}-")).collect();
+        for answer in super::join_all(others.iter().map(|other| append(other, seq)).collect()).await {
+            assert!(ok(answer).appended);
+        }
+    }
+    for (seq, end) in (0..).zip(&ends) {
+        let again = ok(append("slow", seq).await);
+        assert_eq!((again.appended, again.next_offset), (false, *end), "{seq}");
+    }
+    assert_eq!(refused(append("other3-", 0).await), Conflict::ReceiptGone.into());
+    assert!(!ok(append("other3-", 1).await).appended);
+    // One of its own takes the place of its first.
+    assert!(ok(append("slow", kept).await).appended);
+    assert_eq!(refused(append("slow", 0).await), Conflict::ReceiptGone.into());
+    // A new epoch begins without receipts, and what was before it is fenced.
+    assert!(ok(store.append(&at, Bytes::from("new"), by("slow", 1, 0)).await).appended);
+    assert!(!ok(store.append(&at, Bytes::from("new"), by("slow", 1, 0)).await).appended);
+    let fenced = StreamError::ProducerFenced { current_epoch: 1, received_epoch: 0 };
+    assert_eq!(refused(append("slow", kept).await), fenced);
 }

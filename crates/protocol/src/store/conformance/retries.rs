@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::{Harness, Writer, id, join_all, of_type, ok, path, pattern, read_all, refused, stamp, text};
 use crate::content_type::ContentType;
 use crate::error::Conflict;
+use crate::limits::RECEIPTS_PER_PRODUCER;
 use crate::offset::Offset;
 use crate::store::{AppendOptions, ProducerClaim, Repeats, RetryMetadata, StreamStore};
 
@@ -115,4 +116,25 @@ pub(super) async fn a_thousand_repetitions_leave_one_copy<H: Harness>(harness: &
     assert_eq!(answers.iter().filter(|answer| answer.appended).count(), 1);
     assert!(answers.iter().all(|answer| answer.next_offset == Offset::new(2, 11)));
     assert_eq!(read_all(store, &at).await, b"before once");
+}
+
+pub(super) async fn the_last_appends_of_a_claim_can_be_repeated<H: Harness>(harness: &H) {
+    let (store, at) = (harness.store(), path("s"));
+    let claim = claimed(harness, text()).await;
+    let kept = RECEIPTS_PER_PRODUCER as u64;
+    let append = async |seq: u64| store.append(&at, Bytes::from(format!("{seq};")), stamp(&claim, seq)).await;
+    let mut ends = Vec::new();
+    for seq in 0..kept + 3 {
+        ends.push(ok(append(seq).await).next_offset);
+    }
+    for (seq, end) in (0..).zip(&ends).skip(3) {
+        let again = ok(append(seq).await);
+        assert_eq!((again.appended, again.next_offset), (false, *end), "{seq}");
+    }
+    for seq in 0..3 {
+        assert_eq!(refused(append(seq).await), Conflict::ReceiptGone.into(), "{seq}");
+    }
+    assert!(ok(append(kept + 3).await).appended);
+    let written = (0..kept + 4).map(|seq| format!("{seq};")).collect::<Vec<_>>().concat();
+    assert_eq!(read_all(store, &at).await, written.as_bytes());
 }
