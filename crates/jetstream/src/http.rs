@@ -131,7 +131,10 @@ async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal
 }
 
 async fn xrpc(state: &Arc<State>, method: &str, request: Request) -> Result<Response, Refusal> {
-    let query = || Query::parse(request.uri().query().unwrap_or_default()).map_err(|error| Refusal::Request(error.into()));
+    let query = || {
+        Query::parse(request.uri().query().unwrap_or_default())
+            .map_err(|error| Refusal::Request(error.into()))
+    };
     match method {
         "subscribeEvents" => subscribe::handle(state, Wire::Events, request).await,
         "listSegments" => {
@@ -177,10 +180,8 @@ fn preflight() -> Response {
     let mut response = http::Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.insert(
-        header::ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, HEAD, POST, OPTIONS"),
-    );
+    headers
+        .insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static("Content-Type, Range, If-Range, If-None-Match, If-Match"),

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::forms::{self, Form, Shown};
 use crate::http::State;
+use crate::metrics::Counted;
 
 /// What a subscriber asked for, and what became of it.
 pub(crate) struct Subscriber {
@@ -76,13 +77,13 @@ pub(crate) fn selection(filter: &Filter) -> Arc<Selection> {
 impl Subscriber {
     /// Serves the subscriber until one of both ends it.
     pub(crate) async fn run(self, socket: WebSocket<Upgraded>) {
-        let metrics = &self.state.metrics;
-        metrics.subscribers.fetch_add(1, Ordering::Relaxed);
-        let _gone = Gone(Arc::clone(&self.state));
+        let state = Arc::clone(&self.state);
+        let _subscribed = Counted::one(&state.metrics.subscribers);
         let shutdown = self.state.shutdown.clone();
         let (mut receiver, mut sender) = socket.split();
         let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
-        let (heard, news) = watch::channel(Heard { filter: (!waits).then(|| self.filter.clone()), ..Heard::default() });
+        let (heard, news) =
+            watch::channel(Heard { filter: (!waits).then(|| self.filter.clone()), ..Heard::default() });
         let end = {
             let mut pump = Box::pin(self.pump(&mut sender, news));
             tokio::select! {
@@ -196,15 +197,6 @@ impl Subscriber {
     }
 }
 
-/// Counts a subscriber out, however it ends.
-struct Gone(Arc<State>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.metrics.subscribers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Queues a frame, waiting for room.
 async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<(), End> {
     match sender.queue_encoded(frame) {
@@ -223,11 +215,7 @@ async fn closing(shutdown: &Shutdown) -> End {
 }
 
 /// Hears the client, until it ends the connection or has to be told that it is ended.
-async fn listen(
-    receiver: &mut Receiver<Upgraded>,
-    heard: &watch::Sender<Heard>,
-    wire: Wire,
-) -> Option<End> {
+async fn listen(receiver: &mut Receiver<Upgraded>, heard: &watch::Sender<Heard>, wire: Wire) -> Option<End> {
     loop {
         let text = match receiver.next().await {
             Ok(Some(_)) if wire == Wire::Events => {

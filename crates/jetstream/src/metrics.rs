@@ -43,3 +43,19 @@ impl Metrics {
         }
     }
 }
+
+/// Counts one while it lives, also if what it counts is given up.
+pub(crate) struct Counted<'a>(&'a AtomicU64);
+
+impl<'a> Counted<'a> {
+    pub(crate) fn one(counter: &'a AtomicU64) -> Self {
+        counter.fetch_add(1, Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

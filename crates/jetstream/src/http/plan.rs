@@ -123,7 +123,8 @@ fn wanted(era: Era, body: &[u8]) -> Result<PlanRequest, Refusal> {
         (Era::Snapshot, kinds) if kinds.is_empty() => KindSet::default(),
         (Era::Snapshot, kinds) if kinds.len() > 4 => return Err(RequestError::TooManyKinds.into()),
         (Era::Snapshot, kinds) => {
-            let topic = |name: &String| Topic::from_name(name).ok_or_else(|| RequestError::Kind(name.clone()));
+            let topic =
+                |name: &String| Topic::from_name(name).ok_or_else(|| RequestError::Kind(name.clone()));
             KindSet::only(kinds.iter().map(topic).collect::<Result<Vec<_>, _>>()?)
         }
     };
@@ -145,7 +146,9 @@ fn wanted(era: Era, body: &[u8]) -> Result<PlanRequest, Refusal> {
         return Err(RequestError::CollectionsWithoutCommits.into());
     }
     let seq = |name: &str, value: Option<i64>| {
-        value.map(|value| u64::try_from(value).map_err(|_| Refusal::Invalid(format!("{name} is negative")))).transpose()
+        value
+            .map(|value| u64::try_from(value).map_err(|_| Refusal::Invalid(format!("{name} is negative"))))
+            .transpose()
     };
     let (after, before_seq) = (seq("afterSeq", input.after_seq)?, seq("beforeSeq", input.before_seq)?);
     if let (Some(after), Some(before)) = (after, before_seq)

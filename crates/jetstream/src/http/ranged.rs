@@ -158,10 +158,11 @@ fn range(
 ) -> Result<Option<Range<u64>>, Refusal> {
     let text = request.get(header::RANGE).and_then(|value| value.to_str().ok());
     let Some(spec) = text.and_then(|text| text.strip_prefix("bytes=")) else { return Ok(None) };
-    let is_current = request.get(header::IF_RANGE).is_none_or(|value| {
-        value.to_str().is_ok_and(|value| value == etag || Some(value) == modified)
-    });
-    let Some((first, last)) = spec.trim().split_once('-').filter(|_| is_current && !spec.contains(',')) else {
+    let is_current = request
+        .get(header::IF_RANGE)
+        .is_none_or(|value| value.to_str().is_ok_and(|value| value == etag || Some(value) == modified));
+    let Some((first, last)) = spec.trim().split_once('-').filter(|_| is_current && !spec.contains(','))
+    else {
         return Ok(None);
     };
     let number = |text: &str| text.parse::<u64>().ok();
@@ -181,7 +182,8 @@ mod tests {
     const ETAG: &str = "\"0011\"";
 
     fn ask(headers: &[(header::HeaderName, &'static str)]) -> Result<(u16, Option<String>), Refusal> {
-        let request = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let request =
+            headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
         let served = Served {
             source: Source::Memory(Bytes::from_static(b"0123456789")),
             etag: ETAG.to_owned(),
@@ -189,7 +191,10 @@ mod tests {
             cache_control: HeaderValue::from_static("public, no-cache"),
         };
         let response = respond(served, &request, false)?;
-        let range = response.headers().get(header::CONTENT_RANGE).map(|value| value.to_str().expect("ASCII").to_owned());
+        let range = response
+            .headers()
+            .get(header::CONTENT_RANGE)
+            .map(|value| value.to_str().expect("ASCII").to_owned());
         Ok((response.status().as_u16(), range))
     }
 
@@ -208,7 +213,11 @@ mod tests {
             ("lines=0-1", None),
         ] {
             let (status, range) = ask(&[(header::RANGE, spec)]).expect(spec);
-            assert_eq!((status, range.as_deref()), (if expected.is_some() { 206 } else { 200 }, expected), "{spec}");
+            assert_eq!(
+                (status, range.as_deref()),
+                (if expected.is_some() { 206 } else { 200 }, expected),
+                "{spec}"
+            );
         }
         for spec in ["bytes=10-", "bytes=99-100", "bytes=-0"] {
             assert!(matches!(ask(&[(header::RANGE, spec)]), Err(Refusal::Range(10))), "{spec}");

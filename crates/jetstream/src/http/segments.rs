@@ -58,7 +58,9 @@ pub(crate) fn list(state: &State, query: &Query) -> Result<Response, Refusal> {
     };
     let from: u64 = match query.get("cursor") {
         None | Some("") => 0,
-        Some(text) => text.parse().map_err(|_| Refusal::Invalid("cursor is not one of this list".to_owned()))?,
+        Some(text) => {
+            text.parse().map_err(|_| Refusal::Invalid("cursor is not one of this list".to_owned()))?
+        }
     };
     let manifest = state.archive.manifest();
     let start = manifest.segments.partition_point(|segment| segment.index.get() < from);
@@ -103,8 +105,8 @@ pub(crate) async fn segment(state: &State, query: &Query, request: &Request) -> 
 pub(crate) async fn block(state: &State, query: &Query, request: &Request) -> Result<Response, Refusal> {
     let descriptor = find(state, query, "segment")?;
     let number = query.get("blockIndex").and_then(|text| text.parse::<usize>().ok());
-    let number =
-        number.ok_or_else(|| Refusal::Invalid("blockIndex must be an integer that is not negative".to_owned()))?;
+    let number = number
+        .ok_or_else(|| Refusal::Invalid("blockIndex must be an integer that is not negative".to_owned()))?;
     let disk = Arc::clone(&state.archive.env().disk);
     let limits = state.archive.options().read;
     let served = blocking(move || {

@@ -5,7 +5,6 @@
 //! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use alluvium_http::{Body, BodyError, Feed, Request, Response};
@@ -22,6 +21,7 @@ use tokio::time::Instant;
 use super::State;
 use super::refusal::Refusal;
 use crate::live::selection;
+use crate::metrics::Counted;
 use crate::{forms, resolve};
 
 /// Where the stream is.
@@ -53,7 +53,8 @@ struct Page {
 }
 
 pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Response, Refusal> {
-    let query = Query::parse(request.uri().query().unwrap_or_default()).map_err(|error| Refusal::Request(error.into()))?;
+    let query = Query::parse(request.uri().query().unwrap_or_default())
+        .map_err(|error| Refusal::Request(error.into()))?;
     let filter = events_filter(&query)?;
     let live = match query.get("live") {
         None => Live::No,
@@ -64,9 +65,8 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
     let mut offsets = query.all("offset");
     let offset = match (offsets.next(), offsets.next()) {
         (None, _) if live != Live::No => return Err(Refusal::Invalid("live needs an offset".to_owned())),
-        (text, None) => {
-            OffsetQuery::parse(text).map_err(|_| Refusal::Invalid("offset is not one of this stream".to_owned()))?
-        }
+        (text, None) => OffsetQuery::parse(text)
+            .map_err(|_| Refusal::Invalid("offset is not one of this stream".to_owned()))?,
         (_, Some(_)) => return Err(Refusal::Invalid("offset is given twice".to_owned())),
     };
     let next = state.archive.next_seq();
@@ -142,15 +142,12 @@ impl Following {
 
     /// Waits until there is more, or `until`; false when it is over.
     async fn wait(&self, until: Instant) -> bool {
-        let waiting = &self.state.metrics.waiting;
-        waiting.fetch_add(1, Ordering::Relaxed);
-        let is_more = tokio::select! {
+        let _waiting = Counted::one(&self.state.metrics.waiting);
+        tokio::select! {
             ended = self.reader.wait() => ended.is_ok(),
             () = tokio::time::sleep_until(until) => false,
             () = self.state.shutdown.wait() => false,
-        };
-        waiting.fetch_sub(1, Ordering::Relaxed);
-        is_more
+        }
     }
 
     async fn long_poll(mut self) -> Result<Response, Refusal> {
@@ -209,7 +206,8 @@ impl Following {
             }
             if Instant::now() >= ends || self.state.shutdown.is_triggered() {
                 // The client comes again from here, also past what did not pass its filter.
-                feed.send(self.event(&Page { messages: Vec::new(), is_up_to_date: page.is_up_to_date })).await;
+                feed.send(self.event(&Page { messages: Vec::new(), is_up_to_date: page.is_up_to_date }))
+                    .await;
                 return Ok(());
             }
             page = self.page().await.map_err(|refusal| BodyError(refusal.to_string()))?;

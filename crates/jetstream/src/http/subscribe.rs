@@ -28,8 +28,10 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
     let (archive, lookback) = (state.archive.clone(), state.options.lookback);
     let cursor = wanted.cursor;
     let start = blocking(move || Ok(resolve::start(&archive, lookback, wire, cursor)?)).await?;
+    let waits_for_hello = wanted.require_hello && wire != Wire::Events;
     let (start, notice) = match start {
-        Start::Live => (None, None),
+        // What comes while the answer is on its way belongs to the feed, unless the client has yet to say what it wants.
+        Start::Live => ((!waits_for_hello).then(|| state.archive.next_seq()), None),
         Start::At(seq) => (Some(seq), None),
         Start::Clamped(seq) => (Some(seq), (wire == Wire::Events).then(|| outdated(seq))),
         Start::TooOld { cursor, floor } => return Err(Refusal::CursorTooOld { cursor, floor }),
@@ -55,7 +57,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         filter: wanted.filter,
         start,
         notice,
-        waits_for_hello: wanted.require_hello && wire != Wire::Events,
+        waits_for_hello,
     };
     let socket_options = connection_options(state);
     let floor = resolve::floor(&state.archive, state.options.lookback);
@@ -100,5 +102,8 @@ fn connection_options(state: &State) -> ConnectionOptions {
 }
 
 fn outdated(seq: u64) -> String {
-    render::info("OutdatedCursor", &format!("the cursor is older than what this feed gives; it begins at {seq}"))
+    render::info(
+        "OutdatedCursor",
+        &format!("the cursor is older than what this feed gives; it begins at {seq}"),
+    )
 }

@@ -1,6 +1,6 @@
 use alluvium_jetstream::Options;
-use alluvium_jetstream_wire::dictionary::{self, Decoder};
 use alluvium_jetstream_wire::Wire;
+use alluvium_jetstream_wire::dictionary::{self, Decoder};
 use alluvium_jss::Kind;
 use alluvium_websocket::{ConnectOptions, DeflateOptions, Message};
 use http::HeaderMap;
@@ -86,8 +86,14 @@ async fn filters_are_of_kinds_accounts_and_collections() {
         ("/subscribe?cursor=1&wantedDids=did:web:a.example", vec![1, 3, 4, 7]),
         ("/subscribe-v2?cursor=1&wantedDids=did:web:a.example", vec![1, 3, 4, 6, 7]),
         ("/subscribe?cursor=1&wantedCollections=app.example.*", vec![1, 2, 4, 5, 7]),
-        ("/subscribe?cursor=1&wantedCollections=app.other.note&wantedCollections=app.example.like", vec![3, 4, 5, 7]),
-        (&format!("{xrpc}?cursor=1&kinds=commit&collections=app.example.*&dids=did:web:a.example"), vec![1, 7]),
+        (
+            "/subscribe?cursor=1&wantedCollections=app.other.note&wantedCollections=app.example.like",
+            vec![3, 4, 5, 7],
+        ),
+        (
+            &format!("{xrpc}?cursor=1&kinds=commit&collections=app.example.*&dids=did:web:a.example"),
+            vec![1, 7],
+        ),
         (&format!("{xrpc}?cursor=1&kinds=sync&kinds=identity"), vec![5, 6]),
     ] {
         let mut client = world.subscribe(target).await;
@@ -135,8 +141,10 @@ async fn every_compression_carries_the_same_text() {
     for text in &plain[0] {
         assert_eq!(&client.text().await, text);
     }
-    let mut client =
-        world.try_subscribe("/subscribe?cursor=1", options("socket-encoding", "zstd")).await.expect("a subscription");
+    let mut client = world
+        .try_subscribe("/subscribe?cursor=1", options("socket-encoding", "zstd"))
+        .await
+        .expect("a subscription");
     assert_eq!(decode(Wire::V1, client.message().await), plain[0][0]);
 }
 
@@ -151,7 +159,8 @@ async fn an_offer_to_inflate_is_declined_where_a_dictionary_is_wanted() {
         "/subscribe-v2?cursor=1".to_owned(),
         "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=1".to_owned(),
     ] {
-        let options = ConnectOptions { deflate: Some(DeflateOptions::default()), ..ConnectOptions::default() };
+        let options =
+            ConnectOptions { deflate: Some(DeflateOptions::default()), ..ConnectOptions::default() };
         let mut client = world.try_subscribe(&target, options).await.expect("a subscription");
         assert_eq!(client.0.agreed.deflate, None, "{target}");
         client.message().await;
@@ -249,14 +258,25 @@ async fn requests_are_refused_in_the_form_of_their_feed() {
     let xrpc = WIRES[2].0;
     for (target, status, text) in [
         ("/subscribe?wantedDids=x", 400, "invalid did: x\n"),
-        ("/subscribe?cursor=x", 400, "cursor must be a number that is not negative: a sequence number, or a time in microseconds\n"),
+        (
+            "/subscribe?cursor=x",
+            400,
+            "cursor must be a number that is not negative: a sequence number, or a time in microseconds\n",
+        ),
         ("/subscribe?wantedCollections=%", 400, "the query string cannot be read: %\n"),
-        ("/subscribe-v2?zstdDictionary=x", 400, "zstdDictionary must be a positive integer zstd dictionary ID\n"),
+        (
+            "/subscribe-v2?zstdDictionary=x",
+            400,
+            "zstdDictionary must be a positive integer zstd dictionary ID\n",
+        ),
     ] {
         assert_eq!(world.refused(target).await, (status, text.to_owned()));
     }
     let (status, body) = world.refused(&format!("{xrpc}?wantedDids=x")).await;
-    assert_eq!((status, &*body), (400, r#"{"error":"InvalidRequest","message":"wantedDids is not a parameter here; use dids"}"#));
+    assert_eq!(
+        (status, &*body),
+        (400, r#"{"error":"InvalidRequest","message":"wantedDids is not a parameter here; use dids"}"#)
+    );
     let (_, body) = world.refused(&format!("{xrpc}?zstdDictionary=7")).await;
     assert!(body.starts_with(r#"{"error":"UnknownZstdDictionary""#), "{body}");
     // No upgrade: a bad filter is told first.
@@ -274,7 +294,8 @@ async fn the_subprotocol_is_chosen_if_it_is_offered() {
         subprotocols: names.iter().map(|name| (*name).to_owned()).collect(),
         ..ConnectOptions::default()
     };
-    let client = world.try_subscribe(WIRES[2].0, offer(&["other", "xrpc.v1.json"])).await.expect("a subscription");
+    let client =
+        world.try_subscribe(WIRES[2].0, offer(&["other", "xrpc.v1.json"])).await.expect("a subscription");
     assert_eq!(client.0.agreed.subprotocol.as_deref(), Some("xrpc.v1.json"));
     let client = world.try_subscribe(WIRES[2].0, offer(&[])).await.expect("a subscription");
     assert_eq!(client.0.agreed.subprotocol, None);

@@ -9,7 +9,12 @@ use tokio::net::TcpStream;
 use crate::world::{LONG, World, records};
 
 fn seqs(messages: &Value) -> Vec<u64> {
-    messages.as_array().expect("an array").iter().map(|message| message["seq"].as_u64().expect("a number")).collect()
+    messages
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|message| message["seq"].as_u64().expect("a number"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,7 +30,9 @@ async fn what_there_is_comes_in_the_form_of_the_second_feed() {
     let row = world.archive.reader(23).read(1).expect("read").expect("a row").rows.remove(0);
     let expected = Wire::V2.render(&row.row()).expect("it can be shown").expect("it is shown");
     assert!(answer.text().ends_with(&format!("{expected}]")));
-    let rest = world.get("/streams/events?offset=0000000000000015_0000000000000000&dids=did:web:b.example", "").await;
+    let rest = world
+        .get("/streams/events?offset=0000000000000015_0000000000000000&dids=did:web:b.example", "")
+        .await;
     assert_eq!(seqs(&rest.json()), [22]);
     let end = world.get("/streams/events?offset=now", "").await;
     assert_eq!((end.text().as_str(), end.header("stream-up-to-date")), ("[]", Some("true")));
@@ -38,7 +45,9 @@ async fn what_there_is_comes_in_the_form_of_the_second_feed() {
 async fn offsets_lead_through_everything_once() {
     let mut world = World::with(Options { batch_rows: 3, ..Options::default() });
     world.add(records(300));
-    for (filter, expected) in [("", 300), ("&collections=app.example.like", 150), ("&dids=did:web:nobody.example", 0)] {
+    for (filter, expected) in
+        [("", 300), ("&collections=app.example.like", 150), ("&dids=did:web:nobody.example", 0)]
+    {
         let mut offset = "-1".to_owned();
         let mut got = Vec::new();
         loop {
@@ -72,10 +81,14 @@ async fn a_long_poll_waits_for_what_passes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_ends_without_news() {
-    let mut world = World::with(Options { long_poll_timeout: Duration::from_millis(1), ..Options::default() });
+    let mut world =
+        World::with(Options { long_poll_timeout: Duration::from_millis(1), ..Options::default() });
     world.add(records(2));
     let answer = world.get("/streams/events?offset=now&live=long-poll", "").await;
-    assert_eq!((answer.status, answer.header("stream-next-offset")), (204, Some("0000000000000002_0000000000000000")));
+    assert_eq!(
+        (answer.status, answer.header("stream-next-offset")),
+        (204, Some("0000000000000002_0000000000000000"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +96,10 @@ async fn events_follow_the_end_until_the_cycle_is_over() {
     let mut world = World::with(Options { sse_cycle: Duration::from_millis(300), ..Options::default() });
     world.add(records(2));
     let mut socket = TcpStream::connect(world.address()).await.expect("the server listens");
-    socket.write_all(b"GET /streams/events?offset=-1&live=sse HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+    socket
+        .write_all(b"GET /streams/events?offset=-1&live=sse HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("sent");
     let mut lines = BufReader::new(socket).lines();
     let (mut got, mut offset) = (Vec::new(), String::new());
     let mut has_added = false;

@@ -48,7 +48,7 @@ impl World {
         disk.create_dir_all(Path::new(DIR)).expect("a directory");
         let store = LogStore::open(&disk, Path::new("/archive/store")).expect("a store");
         let archive_options = ArchiveOptions {
-            blocks: WriteLimits { rows: 8, ..WriteLimits::default() },
+            blocks: WriteLimits { block_rows: 8, ..WriteLimits::default() },
             ..ArchiveOptions::new(DIR)
         };
         let (archive, _) = Archive::open(env, Arc::new(store), archive_options).expect("an archive");
@@ -71,7 +71,8 @@ impl World {
     pub(crate) fn add(&mut self, events: impl IntoIterator<Item = Event>) -> u64 {
         let first = self.archive.next_seq();
         let events = events.into_iter().map(|event| {
-            let seen = Event { witnessed_at: BEGIN + i64::try_from(self.next).expect("few") * 1_000_000, ..event };
+            let seen =
+                Event { witnessed_at: BEGIN + i64::try_from(self.next).expect("few") * 1_000_000, ..event };
             self.next += 1;
             seen
         });
@@ -132,7 +133,10 @@ impl World {
         let request = [format!("{head}host: x\r\nconnection: close\r\n\r\n").as_bytes(), body].concat();
         socket.write_all(&request).await.expect("sent");
         let mut answer = Vec::new();
-        tokio::time::timeout(LONG, socket.read_to_end(&mut answer)).await.expect("in time").expect("an answer");
+        tokio::time::timeout(LONG, socket.read_to_end(&mut answer))
+            .await
+            .expect("in time")
+            .expect("an answer");
         Answer::parse(&answer)
     }
 }
@@ -201,7 +205,12 @@ impl Subscribed {
 
     /// Waits for the end, and returns the code and reason of the close frame.
     pub(crate) async fn closed(&mut self) -> (u16, String) {
-        while tokio::time::timeout(LONG, self.socket().next()).await.expect("in time").expect("no fault").is_some() {}
+        while tokio::time::timeout(LONG, self.socket().next())
+            .await
+            .expect("in time")
+            .expect("no fault")
+            .is_some()
+        {}
         let close = self.socket().closed_by_peer().expect("a close frame");
         (close.code.get(), close.reason.as_str().to_owned())
     }
@@ -215,7 +224,8 @@ pub(crate) fn seq_of(text: &str) -> u64 {
 
 /// A record of an account.
 pub(crate) fn record(did: &str, collection: &str, text: &str) -> Event {
-    let entries = [("$type", collection), ("text", text)].map(|(k, v)| (k.to_owned(), Value::Text(v.to_owned())));
+    let entries =
+        [("$type", collection), ("text", text)].map(|(k, v)| (k.to_owned(), Value::Text(v.to_owned())));
     Event {
         witnessed_at: 0,
         indexed_at: 0,
