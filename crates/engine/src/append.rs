@@ -215,7 +215,7 @@ impl Committer {
             // Ahead of the sync, but only ever used to decide whether another record is needed.
             stream.recorded_deadline(deadline_ms);
         }
-        let bytes = (!append.lengths.is_empty()).then_some(JournalExtent { start, place });
+        let bytes = JournalExtent::new(start, place, &append.lengths);
         Grown { bytes, tail: state.tail, closed: state.closed, time_ms: now_ms }
     }
 }

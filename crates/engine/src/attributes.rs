@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use alluvium_journal::{Mutation, Record, SetAttributes};
-use alluvium_protocol::{Attributes, StreamPath};
+use alluvium_protocol::{Attributes, Incarnation, StreamPath};
 use tokio::sync::oneshot;
 
 use crate::command::{AttributesCommand, Command};
@@ -13,14 +13,14 @@ use crate::error::{AttributesError, LookupError, StorageError};
 use crate::reply::Reply;
 
 impl Engine {
-    /// Replaces the attributes of a stream, which may be closed. Counts as a write: it renews a sliding lifetime.
+    /// Replaces the attributes of a stream, which may be closed, and tells which it is. Counts as a write: it renews a sliding lifetime.
     ///
     /// Returns once the outcome is durable. Dropping the future does not take it back.
     pub async fn set_attributes(
         &self,
         path: &StreamPath,
         attributes: Attributes,
-    ) -> Result<(), AttributesError> {
+    ) -> Result<Incarnation, AttributesError> {
         let shard = self.inner.shard_of(path);
         let stream = self.inner.find(shard, path, self.inner.now_ms())?;
         let (reply, answer) = oneshot::channel();
@@ -54,6 +54,7 @@ impl Committer {
         }
         state.attributes = attributes.clone();
         drop(state);
-        self.conclude(Effect::Described(stream, attributes), Reply::Attributes(reply, Ok(())));
+        let incarnation = stream.incarnation;
+        self.conclude(Effect::Described(stream, attributes), Reply::Attributes(reply, Ok(incarnation)));
     }
 }

@@ -24,6 +24,20 @@ pub const BOOTSTRAP_WINDOW_BYTES: usize = 512 * 1024;
 /// Messages of a stored unit that are kept between two calls.
 const WINDOW_MESSAGES: usize = 16 * 1024;
 
+/// How much a cut is to bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootstrapLimits {
+    /// The cut ends after the message with which it comes to at least so many bytes.
+    pub bytes_max: u64,
+    /// What each message counts for, besides its stored bytes: what is sent with it.
+    pub message_bytes: u64,
+}
+
+impl BootstrapLimits {
+    /// Everything.
+    pub const NONE: Self = Self { bytes_max: u64::MAX, message_bytes: 0 };
+}
+
 /// One consistent cut of a stream. What it covers stays readable while it is held, whatever is appended or published
 /// meanwhile; a deletion of the stream ends it with a fault.
 #[derive(Debug)]
@@ -82,16 +96,20 @@ impl BootstrapBody {
 impl Engine {
     /// Cuts a stream at this moment. Counts as a read: it renews a sliding lifetime.
     ///
-    /// The cut ends at the tail, or at the first message boundary of the store at which there are at least `bytes_max`
-    /// bytes of messages. Does not touch the disk.
-    pub fn bootstrap(&self, path: &StreamPath, bytes_max: u64) -> Result<Bootstrap, ReadError> {
-        let cut = self.look_at_bootstrap(path, bytes_max)?;
+    /// The cut ends at the tail, or after the first message with which they come to at least `limits`. Where that is
+    /// does not depend on where the messages are stored. Blocks on the disk when it is inside of a stored unit.
+    pub fn bootstrap(&self, path: &StreamPath, limits: BootstrapLimits) -> Result<Bootstrap, ReadError> {
+        let cut = self.look_at_bootstrap(path, limits)?;
         self.inner.touch(&cut.messages.stream, self.inner.now_ms());
         Ok(cut)
     }
 
     /// As [`bootstrap`](Self::bootstrap), without counting as a read.
-    pub fn look_at_bootstrap(&self, path: &StreamPath, bytes_max: u64) -> Result<Bootstrap, ReadError> {
+    pub fn look_at_bootstrap(
+        &self,
+        path: &StreamPath,
+        limits: BootstrapLimits,
+    ) -> Result<Bootstrap, ReadError> {
         let inner = &self.inner;
         let stream = inner.find(inner.shard_of(path), path, inner.now_ms())?;
         let mut shared = stream.shared.lock();
@@ -108,14 +126,59 @@ impl Engine {
         let from = snapshot.as_ref().map_or(shared.floor(), |snapshot| snapshot.head.offset);
         let pin = Pin::new(&stream, &mut shared, from.position);
         drop(shared);
-        let (mut to, mut at_tail) = (end.tail, true);
-        if end.tail.position - from.position > bytes_max {
-            let plan = inner.plan(&stream, from, end.tail, bytes_max, end.closed)?;
-            (to, at_tail) = (plan.end, plan.at_tail);
-        }
+        let to = inner.end_of_cut(&stream, from, end.tail, limits)?;
+        let at_tail = to == end.tail;
         let messages =
             Messages { inner: inner.clone(), stream, next: from, end: to, window: None, _pin: pin };
         Ok(Bootstrap { head, snapshot, from, end: to, at_tail, closed: at_tail && end.closed, messages })
+    }
+}
+
+impl Inner {
+    /// Where a cut of what is between `from` and `tail` ends.
+    fn end_of_cut(
+        &self,
+        stream: &Stream,
+        from: Offset,
+        tail: Offset,
+        limits: BootstrapLimits,
+    ) -> Result<Offset, ReadFault> {
+        let BootstrapLimits { bytes_max, message_bytes } = limits;
+        // No message is empty.
+        if (tail.position - from.position).saturating_mul(message_bytes.saturating_add(1)) < bytes_max {
+            return Ok(tail);
+        }
+        let (mut position, mut left) = (from.position, bytes_max);
+        while position < tail.position {
+            let located = self.locate_held(stream, position)?;
+            let (located, held) = located.ok_or_else(|| lost(stream, position))?;
+            let extent = &located.extent;
+            let bytes = u64::from(extent.len())
+                .saturating_add(message_bytes.saturating_mul(extent.message_count().into()));
+            let is_whole = extent.start().position == position
+                && extent.end_position() == located.end_position
+                && located.end_position <= tail.position;
+            if is_whole && bytes < left {
+                (position, left) = (located.end_position, left - bytes);
+                continue;
+            }
+            let (_, lengths) = read_unit(&located, &held)?;
+            let before = position;
+            for message in placed(&located, lengths).skip_while(|message| message.start.position < before) {
+                let bytes = u64::from(message.length).saturating_add(message_bytes);
+                (position, left) = (message.end().position, left.saturating_sub(bytes));
+                if position >= tail.position {
+                    return Ok(tail);
+                }
+                if left == 0 {
+                    return Ok(message.end());
+                }
+            }
+            if position == before {
+                return Err(lost(stream, position));
+            }
+        }
+        Ok(tail)
     }
 }
 

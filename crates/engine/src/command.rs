@@ -129,7 +129,7 @@ pub(crate) struct PublishCommand {
 pub(crate) struct AttributesCommand {
     pub(crate) stream: Arc<Stream>,
     pub(crate) attributes: Attributes,
-    pub(crate) reply: oneshot::Sender<Result<(), AttributesError>>,
+    pub(crate) reply: oneshot::Sender<Result<Incarnation, AttributesError>>,
 }
 
 #[derive(Debug)]

@@ -197,7 +197,7 @@ impl Committer {
         };
         let grown = body.map(|body| {
             state.apply(&body, now_ms);
-            let bytes = (!body.lengths.is_empty()).then_some(JournalExtent { start, place });
+            let bytes = JournalExtent::new(start, place, &body.lengths);
             Grown { bytes, tail: state.tail, closed: state.closed, time_ms: now_ms }
         });
         let created = Created {

@@ -48,9 +48,17 @@ impl TableRun {
 pub(crate) struct JournalExtent {
     pub(crate) start: Offset,
     pub(crate) place: RecordPlace,
+    /// How many messages it has.
+    pub(crate) messages: u32,
 }
 
 impl JournalExtent {
+    /// An append that begins at `start` and was recorded at `place`; `None` if it has no messages.
+    pub(crate) fn new(start: Offset, place: RecordPlace, lengths: &[u32]) -> Option<Self> {
+        let messages = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
+        (messages > 0).then_some(Self { start, place, messages })
+    }
+
     pub(crate) fn end_position(&self) -> u64 {
         self.start.position + u64::from(self.place.data_len)
     }
@@ -82,6 +90,13 @@ impl Extent {
 
     pub(crate) fn end_position(&self) -> u64 {
         self.start().position + u64::from(self.len())
+    }
+
+    pub(crate) fn message_count(&self) -> u32 {
+        match self {
+            Self::Block { table, index } => table.blocks()[*index as usize].message_count,
+            Self::Record(record) => record.messages,
+        }
     }
 }
 

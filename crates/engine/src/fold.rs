@@ -92,7 +92,8 @@ impl Inner {
         let shard = &self.shards[index];
         let sealed = shard.segments.sealed().len();
         let segment_bytes = u64::from(shard.segments.segment_bytes());
-        let checkpoint_bytes = shard.directory.read().len() as u64 * CHECKPOINT_BYTES_PER_STREAM;
+        let streams = shard.directory.read().len() + shard.bodies.lock().len();
+        let checkpoint_bytes = streams as u64 * CHECKPOINT_BYTES_PER_STREAM;
         if sealed >= self.options.fold_segments as usize && sealed as u64 * segment_bytes >= checkpoint_bytes
         {
             return true;
@@ -104,7 +105,7 @@ impl Inner {
         if bodies >= UNFOLDED_BODIES_MAX && bodies as u64 * UNFOLDED_BODY_WEIGHT >= checkpoint_bytes {
             return sealed > 0 || self.seal(index).is_ok();
         }
-        if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes {
+        if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes.max(checkpoint_bytes) {
             return false;
         }
         // Garbage in the current segment can only be folded once that is sealed.
@@ -317,7 +318,7 @@ impl Fold<'_> {
         let mut next_stream = 0;
         let mut emptied = HashSet::new();
         let now_ms = self.inner.now_ms();
-        self.each_stream(&mut |stream| {
+        let end = self.each_stream(&mut |stream| {
             let FoldedStream { mut rebuilt, old_extents, mut moved, .. } = stream;
             next_stream = next_stream.max(rebuilt.id.counter() + 1);
             if self.is_dropped(&rebuilt) {
@@ -350,7 +351,7 @@ impl Fold<'_> {
             Ok(())
         })?;
         // Ids of streams that came and went must not be given again either.
-        let next_stream = next_stream.max(self.checkpoint_end()?.map_or(0, |end| end.next_stream));
+        let next_stream = next_stream.max(end.map_or(0, |end| end.next_stream));
         writer.finish(CheckpointEnd { next_stream, last_seq })?;
         Ok(emptied)
     }

@@ -52,6 +52,7 @@ mod fold;
 mod fold_checkpoint;
 mod fork;
 mod link;
+mod lost;
 mod merge;
 mod options;
 #[cfg(feature = "planted-bugs")]
@@ -72,7 +73,9 @@ mod tables;
 mod threads;
 mod upload;
 
-pub use crate::bootstrap::{BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapMessage};
+pub use crate::bootstrap::{
+    BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage,
+};
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::engine::{Engine, Stats};

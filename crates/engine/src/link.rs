@@ -15,6 +15,8 @@ use crate::body::{BodyHold, Released, StoredBody};
 use crate::bucket::{Bucket, Buckets, bucket_of_key};
 use crate::contract::Checkpoint;
 use crate::extent::Extents;
+use crate::lost::cut_off;
+use crate::options::Durability;
 use crate::publish::body_birth;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::recover::{OpenError, Recovered};
@@ -27,6 +29,8 @@ pub(crate) struct Linked {
     pub(crate) streams: HashMap<StreamId, Arc<Stream>>,
     /// Live streams whose bucket is gone: their end is to be recorded.
     pub(crate) stray: HashSet<StreamId>,
+    /// Live streams that have lost something that they rest on: their end is to be recorded before anything else.
+    pub(crate) lost: HashSet<StreamId>,
     pub(crate) buckets: Buckets,
 }
 
@@ -35,8 +39,17 @@ pub(crate) struct Linked {
 ///
 /// A deleted stream that no fork needs any more is left behind: the last deletion that freed it was
 /// durable, and the next fold drops its bytes.
-pub(crate) fn link(recovered: &mut [Recovered], released: &[Arc<Released>]) -> Result<Linked, OpenError> {
+///
+/// If syncs are left to the system, one shard may have lost what another rests on; otherwise that is damage.
+pub(crate) fn link(
+    recovered: &mut [Recovered],
+    released: &[Arc<Released>],
+    durability: Durability,
+) -> Result<Linked, OpenError> {
     let mut linked = Linked::default();
+    if durability == Durability::Os {
+        linked.lost = cut_off(recovered);
+    }
     for shard in recovered.iter_mut() {
         let dir = shard.dir.clone();
         let opened = open_buckets(shard, &linked.buckets).and_then(|()| open_bodies(shard, &mut linked));

@@ -25,6 +25,7 @@ use crate::expiry::Expiries;
 use crate::extent::{Extents, JournalExtent, TableRun};
 use crate::fault::Fault;
 use crate::link::{Linked, link};
+use crate::lost::referred;
 use crate::options::{Options, SHARDS_MAX, SHARED_SPANS, Threads};
 use crate::queue::Queue;
 use crate::rebuilt::{Inconsistent, Rebuilt};
@@ -260,9 +261,9 @@ fn replay_record(
     if let Mutation::Create(create) = mutation {
         let (rebuilt, body) = Rebuilt::born(id, create, time_ms);
         let mut extents = Extents::default();
-        if let Some(body) = body.filter(|body| !body.lengths.is_empty()) {
-            extents.journal.push_back(JournalExtent { start: offset_of(body.start), place });
-        }
+        extents
+            .journal
+            .extend(body.and_then(|body| JournalExtent::new(offset_of(body.start), place, &body.lengths)));
         return match streams.insert(id, (rebuilt, extents)) {
             None => Ok(()),
             Some(_) => Err(Inconsistent::CreatedTwice(id.0)),
@@ -271,8 +272,8 @@ fn replay_record(
     let (rebuilt, extents) = streams.get_mut(&id).ok_or(Inconsistent::UnknownStream(id.0))?;
     let start = rebuilt.state.tail;
     rebuilt.apply(&mutation, time_ms)?;
-    if rebuilt.state.tail != start {
-        extents.journal.push_back(JournalExtent { start, place });
+    if let Mutation::Append(append) = &mutation {
+        extents.journal.extend(JournalExtent::new(start, place, &append.lengths));
     }
     Ok(())
 }
@@ -315,6 +316,7 @@ impl Placed {
     fn new<'a>(
         streams: impl Iterator<Item = &'a Arc<Stream>>,
         stray: &HashSet<StreamId>,
+        lost: &HashSet<StreamId>,
         buckets: &Buckets,
         released: &Released,
     ) -> Self {
@@ -330,7 +332,11 @@ impl Placed {
             let graces = superseded.map(|superseded| (superseded.until_ms, Arc::downgrade(stream)));
             placed.graces.extend(graces);
             drop(shared);
-            if stray.contains(&stream.id) {
+            if lost.contains(&stream.id) && !deleted {
+                // Its end is recorded before anybody can look.
+                stream.shared.lock().deleted = true;
+                placed.retained.insert(stream.id, stream.clone());
+            } else if stray.contains(&stream.id) {
                 // Nobody finds it; forks that need its bytes do by its number.
                 stream.shared.lock().deleted = true;
                 placed.retained.insert(stream.id, stream.clone());
@@ -351,6 +357,17 @@ impl Placed {
     }
 }
 
+/// Sees to it that no number is given again that a record refers to, though the journal of its own shard has lost it.
+fn keep_numbers(recovered: &mut [Recovered]) {
+    let streams = recovered.iter().flat_map(|shard| shard.streams.values());
+    let referred: Vec<StreamId> = streams.flat_map(|(stream, _)| referred(stream)).collect();
+    for id in referred {
+        if let Some(shard) = recovered.get_mut(usize::from(id.shard())) {
+            shard.next_stream = shard.next_stream.max(id.counter() + 1);
+        }
+    }
+}
+
 /// Puts the recovered shards together to an engine at rest.
 fn assemble(
     env: Env,
@@ -359,7 +376,9 @@ fn assemble(
     mut recovered: Vec<Recovered>,
 ) -> Result<Inner, OpenError> {
     let released: Vec<Arc<Released>> = recovered.iter().map(|_| Arc::default()).collect();
-    let Linked { streams: linked, stray, buckets } = link(&mut recovered, &released)?;
+    keep_numbers(&mut recovered);
+    let Linked { streams: linked, stray, lost, buckets } =
+        link(&mut recovered, &released, options.durability)?;
     let mut linked: Vec<Arc<Stream>> = linked.into_values().collect();
     linked.sort_unstable_by_key(|stream| stream.id);
     let recent_bytes = options.recent_bytes / recovered.len().max(1);
@@ -368,7 +387,7 @@ fn assemble(
         let released = released[index].clone();
         let mine = linked.iter().filter(|stream| usize::from(stream.id.shard()) == index);
         let Placed { directory, retained, bodies, expiries, graces } =
-            Placed::new(mine, &stray, &buckets, &released);
+            Placed::new(mine, &stray, &lost, &buckets, &released);
         shards.push(Shard {
             index: u16::try_from(index).unwrap_or_default(),
             dir: shard.dir,
@@ -389,7 +408,10 @@ fn assemble(
             garbage_bytes: AtomicU64::new(0),
         });
     }
-    Ok(Inner {
+    let mut ended: Vec<Arc<Stream>> =
+        linked.iter().filter(|stream| lost.contains(&stream.id)).cloned().collect();
+    ended.retain(|stream| !stream.state.lock().deleted);
+    let inner = Inner {
         env,
         options,
         shards,
@@ -403,5 +425,9 @@ fn assemble(
         stopped: AtomicBool::new(false),
         maintenance: Maintenance::default(),
         directory: Mutex::new(Some(directory)),
-    })
+    };
+    if !ended.is_empty() {
+        inner.end_lost(&ended)?;
+    }
+    Ok(inner)
 }

@@ -1,5 +1,6 @@
 //! The answers to commands, held back until what they rest on is durable.
 
+use alluvium_protocol::Incarnation;
 use alluvium_protocol::store::{ProducerClaim, StorageState, StoreError};
 use tokio::sync::oneshot;
 
@@ -27,7 +28,7 @@ pub(crate) enum Reply {
     Create(To<Created, CreateError>, Result<Created, CreateError>),
     Delete(To<(), DeleteError>, Result<(), DeleteError>),
     Publish(To<Published, PublishError>, Result<Published, PublishError>),
-    Attributes(To<(), AttributesError>, Result<(), AttributesError>),
+    Attributes(To<Incarnation, AttributesError>, Result<Incarnation, AttributesError>),
     Acquire(To<ProducerClaim, StoreError>, Result<ProducerClaim, StoreError>),
     Checkpoint(To<(), StoreError>, Result<(), StoreError>),
     State(To<Option<StorageState>, StoreError>, Result<Option<StorageState>, StoreError>),

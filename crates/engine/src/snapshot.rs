@@ -20,6 +20,13 @@ pub struct SnapshotTag {
     pub(crate) body: u64,
 }
 
+impl SnapshotTag {
+    /// The stream that the snapshot was published on, or that has inherited it.
+    pub fn incarnation(self) -> Incarnation {
+        self.incarnation
+    }
+}
+
 impl fmt::Display for SnapshotTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}-{:016x}", self.incarnation.0, self.body)

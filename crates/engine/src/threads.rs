@@ -67,17 +67,19 @@ impl Inner {
 
     fn maintenance_loop(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
-            for index in 0..self.shards.len() {
-                self.sweep(index);
-                self.prepare_spare(index);
-                self.fold_while_wanted(index);
-            }
+            (0..self.shards.len()).for_each(|index| self.maintain(index));
             let mut wanted = self.maintenance.wanted.lock();
             if !*wanted {
                 self.maintenance.wake.wait_for(&mut wanted, MAINTENANCE_INTERVAL);
             }
             *wanted = false;
         }
+    }
+
+    fn maintain(&self, index: usize) {
+        self.sweep(index);
+        self.prepare_spare(index);
+        self.fold_while_wanted(index);
     }
 
     fn prepare_spare(&self, index: usize) {
@@ -134,6 +136,11 @@ impl Engine {
     /// Has the ends of expired streams of `shard` queued. For `Threads::Manual`.
     pub fn step_expire(&self, shard: usize) {
         self.inner.sweep(shard);
+    }
+
+    /// Does for `shard` what the maintenance thread does in one round. For `Threads::Manual`.
+    pub fn step_maintenance(&self, shard: usize) {
+        self.inner.maintain(shard);
     }
 
     /// Seals the current segment of `shard` if it holds anything, then folds what is sealed.

@@ -253,7 +253,12 @@ impl Committer {
         let place = self.record(&Record { stream: stream.id, time_ms: now_ms, mutation });
         has_data.then(|| {
             self.cold.push(place.data_at);
-            Grown { bytes: Some(JournalExtent { start, place }), tail, closed: false, time_ms: now_ms }
+            Grown {
+                bytes: Some(JournalExtent { start, place, messages: 1 }),
+                tail,
+                closed: false,
+                time_ms: now_ms,
+            }
         })
     }
 

@@ -9,11 +9,11 @@ use alluvium_journal::FormatError;
 
 use crate::config::Config;
 
-/// The data directory is damaged, not ours, or of a newer version (`EX_DATAERR` of `sysexits.h`).
+/// The data directory or the SQLite file is damaged, not ours, or of another version (`EX_DATAERR` of `sysexits.h`).
 pub const EXIT_DATA: u8 = 65;
 /// The address is in use (`EX_UNAVAILABLE`).
 pub const EXIT_PORT_IN_USE: u8 = 69;
-/// The engine could no longer promise durability and stopped the process (`EX_SOFTWARE`).
+/// The store could no longer promise durability and stopped the process (`EX_SOFTWARE`).
 pub const EXIT_ENGINE_FAULT: u8 = 70;
 /// The system failed an operation (`EX_IOERR`).
 pub const EXIT_IO: u8 = 74;
@@ -26,7 +26,7 @@ pub const EXIT_CONFIG: u8 = 78;
 pub const EXIT_CODES: &[(u8, &str)] = &[
     (0, "stopped by SIGTERM or Ctrl-C"),
     (2, "wrong usage, such as an unknown flag"),
-    (EXIT_DATA, "the data directory is damaged, not one of ours, or of a newer version"),
+    (EXIT_DATA, "the data directory or the SQLite file is damaged, not one of ours, or of another version"),
     (EXIT_PORT_IN_USE, "another program listens on the address"),
     (EXIT_ENGINE_FAULT, "a write or sync of the disk failed; a restart serves what was acknowledged"),
     (EXIT_IO, "the system failed an operation: a file, a thread, or an address that is not this machine's"),

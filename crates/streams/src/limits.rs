@@ -45,7 +45,8 @@ pub const CACHE_FRESH_S: u64 = 60;
 /// Seconds a cached response may be used further while it is revalidated (PROTOCOL §10.1).
 pub const CACHE_STALE_S: u64 = 300;
 
-/// Stored bytes of the messages of one bootstrap, a little more to end at a message; the rest is for ordinary reads.
+/// Bytes of the messages of one bootstrap with their part headers, a little more to end at a message; the rest is for
+/// ordinary reads.
 pub const BOOTSTRAP_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How long the body of a snapshot may take to arrive, if it never pauses for as long as a body may take.

@@ -25,7 +25,7 @@ pub struct Options {
     pub body_timeout: Duration,
     /// Most bytes of a snapshot.
     pub snapshot_bytes_max: usize,
-    /// About the most stored bytes of messages in one bootstrap.
+    /// Most bytes of messages and their part headers in one bootstrap, and one message more.
     pub bootstrap_bytes_max: u64,
     /// Whether shared caches may keep what a stream held before its floor moved.
     pub public_history: bool,

@@ -9,6 +9,7 @@ mod cover;
 mod crashes;
 mod events;
 mod forks;
+mod kept;
 mod lifecycle;
 mod listing;
 mod live;
@@ -66,6 +67,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     server.stop()?;
     resources::run(&mut suite, binary)?;
     stages::run(&mut suite, binary)?;
+    kept::run(&mut suite, binary)?;
     crashes::run(&mut suite, binary)?;
     model::run(&mut suite, binary);
     suite.finish();

@@ -15,13 +15,15 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use crate::check::Report;
 use crate::http::Connection;
 use crate::random::Random;
-use crate::server::{Launch, Server};
+use crate::server::{Launch, Server, Store};
 use crate::tools;
 use crate::writer::{Answer, Kind, Writer};
 
 /// Writers at once.
 const WRITERS: u32 = 16;
-/// From this `fdatasync` of a thread on, each fails.
+/// The calls that sync: the engine has the latter, SQLite one of them, as it was built.
+const SYNCS: &str = "fsync,fdatasync";
+/// From this sync of a thread on, each fails.
 const FIRST_FAILED_SYNC: u32 = 150;
 /// Acknowledged appends of a writer before the limit on file size is set.
 const APPENDS_BEFORE_LIMIT: usize = 20;
@@ -33,24 +35,37 @@ const SEGMENT_BYTES: u64 = 2 << 20;
 const APPENDS_MAX: usize = 100_000;
 
 /// Fails a sync, then a write.
-pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()> {
     tools::debian_tool("strace")?;
-    report.check("a failed fdatasync stops the server, and a restart has everything acknowledged", || {
+    failed_sync(binary, store, report);
+    failed_write(binary, store, report);
+    if store == Store::Engine {
+        limit_on_size(binary, report);
+    }
+    Ok(())
+}
+
+fn failed_sync(binary: &Path, store: Store, report: &mut Report) {
+    report.check("a failed sync stops the server, and a restart has everything acknowledged", || {
         let scratch = tempfile::tempdir()?;
-        let plain = Launch::new(binary, &scratch.path().join("data"), &["--shards", "2"]);
+        let plain = Launch::new(binary, &scratch.path().join("data"), &["--shards", "2"]).with_store(store);
         let mut traced = plain.clone();
-        let inject = format!("inject=fdatasync:error=EIO:when={FIRST_FAILED_SYNC}+");
+        let inject = format!("inject={SYNCS}:error=EIO:when={FIRST_FAILED_SYNC}+");
+        let trace = format!("trace={SYNCS}");
         // `-D` makes the server, not strace, the child that is waited for.
-        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
         traced.program = strace.iter().map(|&word| word.to_owned()).chain(plain.program.clone()).collect();
         let server = traced.start()?;
         let mut writers = create(server.address)?;
         write_all(&mut writers, server.address, APPENDS_MAX)?;
         stopped_and_recovered(server, &plain, &mut writers)
     });
+}
+
+fn failed_write(binary: &Path, store: Store, report: &mut Report) {
     report.check("a failed write stops the server, and a restart has everything acknowledged", || {
         let scratch = tempfile::tempdir()?;
-        let plain = Launch::new(binary, &scratch.path().join("data"), &["--shards", "2"]);
+        let plain = Launch::new(binary, &scratch.path().join("data"), &["--shards", "2"]).with_store(store);
         let server = plain.start()?;
         let mut writers = create(server.address)?;
         write_all(&mut writers, server.address, APPENDS_BEFORE_LIMIT)?;
@@ -58,6 +73,9 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         write_all(&mut writers, server.address, APPENDS_MAX)?;
         stopped_and_recovered(server, &plain, &mut writers)
     });
+}
+
+fn limit_on_size(binary: &Path, report: &mut Report) {
     report.check("a limit on file size is a full disk: told as such, and over once it is lifted", || {
         let scratch = tempfile::tempdir()?;
         let flags = ["--shards", "1", "--segment-bytes", "2MiB", "--append-bytes-max", "1MiB"];
@@ -76,7 +94,6 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         server.stop()?;
         Ok(())
     });
-    Ok(())
 }
 
 /// Limits the size of files that a running server writes, or lifts the limit.

@@ -50,7 +50,7 @@ struct Cli {
     /// The binary under test.
     #[arg(long, global = true, default_value = "target/release/alluvium")]
     binary: PathBuf,
-    /// What keeps the streams, in the claims that are made of more than one store: `suite`, `clients` and `crash`.
+    /// What keeps the streams, in the claims that are made of more than one store: `suite`, `clients`, `crash` and `failed-sync`.
     #[arg(long, global = true, default_value = "engine")]
     store: Store,
     #[command(subcommand)]
@@ -103,7 +103,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
-        Claim::FailedSync => failed_sync::run(&binary, &mut report)?,
+        Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)
 }

@@ -1,6 +1,8 @@
 //! Snapshots and cuts: what the engine keeps readable, compared with what the model says was there.
 
-use alluvium_engine::{Bootstrap, Engine, ReadError, Snapshot as Published, SnapshotError, StreamReader};
+use alluvium_engine::{
+    Bootstrap, BootstrapLimits, Engine, ReadError, Snapshot as Published, SnapshotError, StreamReader,
+};
 use alluvium_protocol::Offset;
 
 use crate::check::{Trouble, between};
@@ -29,10 +31,18 @@ impl World {
             self.read_cut()?;
         }
         let now_ms = self.now_ms();
-        let bytes_max = if self.rng.percent(70) { u64::MAX } else { 2000 };
-        let cut = self.engine()?.bootstrap(&stream_path(path), bytes_max);
+        let limits = if self.rng.percent(70) {
+            BootstrapLimits::NONE
+        } else {
+            BootstrapLimits { bytes_max: 2000, message_bytes: 30 }
+        };
+        let reads_failed = self.disk.counts().reads_failed;
+        let cut = self.engine()?.bootstrap(&stream_path(path), limits);
         let (cut, stream) = match (cut, self.model.find(path, now_ms)) {
             (Ok(cut), Ok(stream)) => (cut, stream.clone()),
+            (Err(ReadError::Fault(_)), Ok(_)) if self.disk.counts().reads_failed > reads_failed => {
+                return Ok(());
+            }
             (Err(ReadError::Lookup(error)), Err(refusal))
                 if Answer::Refused(refusal.clone()).agrees(&Answer::Refused(lookup_refusal(error))) =>
             {
@@ -81,7 +91,9 @@ impl World {
             self.judge(reads_failed, compare_body(&found, snapshot))?;
         }
         let reads_failed = self.disk.counts().reads_failed;
-        let cut = engine.bootstrap(&path, u64::MAX).map_err(|error| Violation::new(error.to_string()))?;
+        let cut = engine
+            .bootstrap(&path, BootstrapLimits::NONE)
+            .map_err(|error| Violation::new(error.to_string()))?;
         let checked = HeldCut::new(cut, stream)
             .ok_or_else(|| Trouble::Wrong(format!("a cut of `{}` is not between boundaries", stream.path)))
             .and_then(|mut held| held.compare());

@@ -5,6 +5,8 @@
 //! recovered state must be the model's state after some first part of the commands that were under way, and after
 //! all that were answered; every message, boundary, flag and producer is compared through reads and requests.
 //!
+//! The store contract has a smaller world of its own, `tests/store.rs`.
+//!
 //! `cargo run -p alluvium-sim --release -- --seeds 0..5000` runs many seeds and prints those that fail;
 //! `--seeds 17..18 --trace` prints what seed 17 did, down to each operation of the disk.
 

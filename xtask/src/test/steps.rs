@@ -78,6 +78,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("feeds"),
     },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
+    Step {
+        name: "failed-sync-sqlite",
+        about: "a sync and a write that fail, on one SQLite file",
+        run: || on_sqlite("failed-sync"),
+    },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
@@ -137,7 +142,8 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments = ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted"];
+    let arguments =
+        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 

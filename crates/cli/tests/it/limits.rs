@@ -1,8 +1,9 @@
 //! What is too much is refused with a clear answer.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
-use super::support::{Events, Server, call, open, request};
+use super::support::{Answer, Events, Server, call, open, request};
 
 #[test]
 fn a_body_that_announces_too_much_is_refused_before_it_is_sent() {
@@ -23,6 +24,51 @@ fn a_chunked_body_is_refused_once_it_grows_too_large() {
     assert_eq!(answer.status, 413);
     let fits = format!("{head}{chunk}0\r\n\r\n");
     assert_eq!(open(server.address(), fits.as_bytes()).0.status, 201);
+}
+
+/// Sends a request of a large body a little at a time, and only then looks for the answer, as many clients do.
+fn send_slowly(server: &Server, method: &str, target: &str, headers: &[&str]) -> Answer {
+    const BODY_BYTES: usize = 8 << 20;
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    let mut head = format!("{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    for header in headers {
+        head.push_str(header);
+        head.push_str("\r\n");
+    }
+    socket.write_all(format!("{head}content-length: {BODY_BYTES}\r\n\r\n").as_bytes()).unwrap();
+    for _ in 0..BODY_BYTES / 4096 {
+        socket.write_all(&[b'x'; 4096]).unwrap_or_else(|error| panic!("{method} {target}: {error}"));
+        std::thread::yield_now();
+    }
+    Answer::read(socket).0
+}
+
+#[test]
+fn a_body_whose_request_is_refused_for_its_head_is_read_so_that_the_answer_is_seen() {
+    let text = "content-type: text/plain";
+    let server = Server::start();
+    call(server.address(), "PUT", "/ds/lakes", &[], b"");
+    call(server.address(), "PUT", "/ds/lakes/thun", &[text], b"");
+    for (method, target, headers, code) in [
+        ("PUT", "/elsewhere", &[text][..], "no_such_resource"),
+        ("POST", "/v1/stream/a/../b", &[text], "invalid_path"),
+        ("POST", "/v1/stream/__ds/else/s", &[text], "not_implemented"),
+        ("PATCH", "/v1/stream/s", &[text], "method_not_allowed"),
+        ("PUT", "/v1/stream/s", &[text, "stream-ttl: x"], "invalid_lifetime"),
+        ("POST", "/v1/stream/s", &[text, "producer-id: p"], "invalid_producer"),
+        ("POST", "/v1/stream/s", &["content-type: /"], "invalid_content_type"),
+        ("PUT", "/v1/stream/__ds/checkpoint/s", &[], "incarnation_required"),
+        ("PUT", "/ds/x", &[text], "invalid_bucket"),
+        ("POST", "/ds/lakes/thun/append-batch", &[text, "stream-seq: 1"], "invalid_batch"),
+        ("PUT", "/ds/lakes/thun/snapshot/x", &[text], "invalid_offset"),
+        ("PUT", "/ds/lakes/thun/attrs", &["stream-if-incarnation: x"], "invalid_incarnation"),
+    ] {
+        let answer = send_slowly(&server, method, target, headers);
+        assert_eq!(answer.header("alluvium-error"), Some(code), "{method} {target}: {answer:?}");
+    }
+    let server = Server::on_sqlite("");
+    let answer = send_slowly(&server, "PUT", "/ds/lakes/thun", &[text]);
+    assert_eq!(answer.header("alluvium-error"), Some("not_supported_by_store"));
 }
 
 #[test]
@@ -82,7 +128,7 @@ fn a_connection_too_many_is_answered_and_closed() {
 #[test]
 fn a_connection_without_a_request_is_closed() {
     let server = Server::start_with("--idle-timeout 50ms");
-    let mut socket = std::net::TcpStream::connect(server.address()).unwrap();
+    let mut socket = TcpStream::connect(server.address()).unwrap();
     socket.write_all(b"GET /v1/stream/s HTT").unwrap();
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).unwrap();

@@ -48,57 +48,63 @@ fn rest(server: &Server, stream: &str, offset: &str) -> String {
 
 #[test]
 fn text_that_is_cut_anywhere_arrives_whole_and_is_taken_up_at_any_offset() {
-    let server = Server::start();
-    // With a character that is never finished, and one that turns out to be none.
-    let stored = [" a\u{e9}\r\n\u{20ac}\u{1f600}\r\u{e9}".as_bytes(), b"\xf0\x9fb", b"\r\n\xe2\x82"].concat();
-    let expected = " a\u{e9}\n\u{20ac}\u{1f600}\n\u{e9}\u{fffd}b\n\u{fffd}";
-    put(&server, "s", &[TEXT], b"");
-    let mut events = subscribe(&server, "s", "-1");
-    let start = next(&mut events).1;
-    let mut received = vec![(start["streamNextOffset"].as_str().unwrap().to_owned(), String::new())];
-    for byte in &stored {
-        let offset = append(&server, "s", &[TEXT], &[*byte]);
-        let (data, control) = next(&mut events);
-        assert_eq!(control["streamNextOffset"], offset.as_str());
-        assert_eq!(control["upToDate"], true);
-        assert_ne!(data.as_deref(), Some(""), "an event without data");
-        let text = received.last().unwrap().1.clone() + &data.unwrap_or_default();
-        received.push((offset, text));
-    }
-    call(server.address(), "POST", "/v1/stream/s", &["stream-closed: true"], b"");
-    let (last, control) = next(&mut events);
-    assert_eq!((last.as_deref(), &control["streamClosed"]), (Some("\u{fffd}"), &true.into()));
-    for (offset, before) in &received {
-        assert_eq!(before.clone() + &rest(&server, "s", offset), expected, "from {offset}");
-    }
-    assert_eq!(rest(&server, "s", "-1"), expected);
-    // From the disk it is the same.
-    let mut server = server;
-    server.kill();
-    server.restart();
-    for (offset, before) in &received {
-        assert_eq!(before.clone() + &rest(&server, "s", offset), expected, "from {offset} after a restart");
+    for mut server in Server::of_each_store("") {
+        // With a character that is never finished, and one that turns out to be none.
+        let stored =
+            [" a\u{e9}\r\n\u{20ac}\u{1f600}\r\u{e9}".as_bytes(), b"\xf0\x9fb", b"\r\n\xe2\x82"].concat();
+        let expected = " a\u{e9}\n\u{20ac}\u{1f600}\n\u{e9}\u{fffd}b\n\u{fffd}";
+        put(&server, "s", &[TEXT], b"");
+        let mut events = subscribe(&server, "s", "-1");
+        let start = next(&mut events).1;
+        let mut received = vec![(start["streamNextOffset"].as_str().unwrap().to_owned(), String::new())];
+        for byte in &stored {
+            let offset = append(&server, "s", &[TEXT], &[*byte]);
+            let (data, control) = next(&mut events);
+            assert_eq!(control["streamNextOffset"], offset.as_str());
+            assert_eq!(control["upToDate"], true);
+            assert_ne!(data.as_deref(), Some(""), "an event without data");
+            let text = received.last().unwrap().1.clone() + &data.unwrap_or_default();
+            received.push((offset, text));
+        }
+        call(server.address(), "POST", "/v1/stream/s", &["stream-closed: true"], b"");
+        let (last, control) = next(&mut events);
+        assert_eq!((last.as_deref(), &control["streamClosed"]), (Some("\u{fffd}"), &true.into()));
+        for (offset, before) in &received {
+            assert_eq!(before.clone() + &rest(&server, "s", offset), expected, "from {offset}");
+        }
+        assert_eq!(rest(&server, "s", "-1"), expected);
+        // From the disk it is the same.
+        server.kill();
+        server.restart();
+        for (offset, before) in &received {
+            assert_eq!(
+                before.clone() + &rest(&server, "s", offset),
+                expected,
+                "from {offset} after a restart"
+            );
+        }
     }
 }
 
 #[test]
 fn subscribers_who_share_events_also_share_what_is_unfinished() {
-    let server = Server::start();
-    put(&server, "s", &[TEXT], b"");
-    let mut subscribers: Vec<Events> = (0..3).map(|_| subscribe(&server, "s", "now")).collect();
-    let mut texts = vec![String::new(); subscribers.len()];
-    for events in &mut subscribers {
-        next(events);
-    }
-    for part in [&b"x\xf0\x9f"[..], b"\x98", b"\x80y"] {
-        let offset = append(&server, "s", &[TEXT], part);
-        for (events, text) in subscribers.iter_mut().zip(&mut texts) {
-            let (data, control) = next(events);
-            assert_eq!(control["streamNextOffset"], offset.as_str());
-            text.push_str(&data.unwrap_or_default());
+    for server in Server::of_each_store("") {
+        put(&server, "s", &[TEXT], b"");
+        let mut subscribers: Vec<Events> = (0..3).map(|_| subscribe(&server, "s", "now")).collect();
+        let mut texts = vec![String::new(); subscribers.len()];
+        for events in &mut subscribers {
+            next(events);
         }
+        for part in [&b"x\xf0\x9f"[..], b"\x98", b"\x80y"] {
+            let offset = append(&server, "s", &[TEXT], part);
+            for (events, text) in subscribers.iter_mut().zip(&mut texts) {
+                let (data, control) = next(events);
+                assert_eq!(control["streamNextOffset"], offset.as_str());
+                text.push_str(&data.unwrap_or_default());
+            }
+        }
+        assert_eq!(texts, ["x\u{1f600}y"; 3]);
     }
-    assert_eq!(texts, ["x\u{1f600}y"; 3]);
 }
 
 #[test]

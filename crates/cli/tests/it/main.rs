@@ -14,5 +14,6 @@ mod readme;
 mod refusals;
 mod scripted;
 mod slow_readers;
+mod sqlite;
 mod stream;
 mod support;

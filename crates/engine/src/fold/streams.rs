@@ -20,11 +20,12 @@ pub(super) struct FoldedStream<'a> {
 }
 
 impl Fold<'_> {
-    /// Hands every stream of the checkpoint and the segments to `visit`, in ascending order of id.
+    /// Hands every stream of the checkpoint and the segments to `visit`, in ascending order of id. Returns what the
+    /// checkpoint ends with.
     pub(super) fn each_stream(
         &self,
         visit: &mut dyn FnMut(FoldedStream<'_>) -> Result<(), FoldError>,
-    ) -> Result<(), FoldError> {
+    ) -> Result<Option<CheckpointEnd>, FoldError> {
         let mut groups = self.records.chunk_by(|a, b| a.stream == b.stream).peekable();
         let mut old = self.checkpoint()?;
         let mut entry = old.as_mut().and_then(Iterator::next).transpose()?;
@@ -32,9 +33,9 @@ impl Fold<'_> {
             let group_id = groups.peek().map(|group| group[0].stream);
             let entry_id = entry.as_ref().map(|entry| entry.stream);
             let (rebuilt, old_extents, records) = match (entry_id, group_id) {
-                (None, None) => return Ok(()),
+                (None, None) => return Ok(old.and_then(|old| old.end())),
                 (Some(held), new) if new.is_none_or(|new| held <= new) => {
-                    let Some(held_entry) = entry.take() else { return Ok(()) };
+                    let Some(held_entry) = entry.take() else { return Ok(None) };
                     entry = old.as_mut().and_then(Iterator::next).transpose()?;
                     let (rebuilt, extents) = Rebuilt::from_entry(held_entry)?;
                     let records = if new == Some(held) { groups.next().unwrap_or_default() } else { &[] };
@@ -95,14 +96,6 @@ impl Fold<'_> {
         let Some(number) = self.manifest.checkpoint else { return Ok(None) };
         let path = self.shard.dir.join(checkpoint_name(number));
         Ok(Some(CheckpointReader::open(self.inner.env.disk.as_ref(), &path)?))
-    }
-
-    pub(super) fn checkpoint_end(&self) -> Result<Option<CheckpointEnd>, FoldError> {
-        let Some(mut reader) = self.checkpoint()? else { return Ok(None) };
-        for entry in &mut reader {
-            entry?;
-        }
-        Ok(reader.end())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bootstrap: one consistent cut, whatever happens meanwhile.
 
+use alluvium_engine::BootstrapLimits;
 use alluvium_protocol::{Lifetime, Offset};
 
 use crate::states::cut;
@@ -81,7 +82,7 @@ async fn a_cut_stays_whole_while_appends_publishes_and_folds_run() {
     for byte in 1..20 {
         append(&world, byte).await;
     }
-    let mut cut = world.engine.bootstrap(&s, u64::MAX).unwrap();
+    let mut cut = world.engine.bootstrap(&s, BootstrapLimits::NONE).unwrap();
     let mut last = cut.end;
     for byte in 20..40 {
         last = append(&world, byte).await;
@@ -126,9 +127,10 @@ async fn a_long_cut_ends_early_at_a_boundary_and_reads_go_on_from_there() {
         fixture.append("s", "text/plain", &vec![byte; 10_000]).await;
     }
     for _ in 0..2 {
-        let mut cut = fixture.engine.bootstrap(&path("s"), 150_000).unwrap();
+        let limits = BootstrapLimits { bytes_max: 150_000, message_bytes: 100 };
+        let mut cut = fixture.engine.bootstrap(&path("s"), limits).unwrap();
         assert!(!cut.at_tail && !cut.closed);
-        assert!((150_000..900_000).contains(&cut.end.position), "{}", cut.end);
+        assert_eq!(cut.end, Offset::new(15, 150_000));
         let mut bytes = Vec::new();
         while let Some(messages) = cut.next_messages() {
             for message in messages.unwrap() {
@@ -139,6 +141,49 @@ async fn a_long_cut_ends_early_at_a_boundary_and_reads_go_on_from_there() {
         assert_eq!(bytes, (0..100).flat_map(|byte| vec![byte; 10_000]).collect::<Vec<u8>>());
         fixture.fold();
         fixture.restart();
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_with_each_message_counts_and_the_end_is_the_same_in_every_state() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "application/json").await;
+    let tiny = |count| format!("[{}]", vec!["1"; count].join(","));
+    // Two bytes each as stored: 20,000 in one append, then 400 by themselves, then 5,000.
+    fixture.append("s", "application/json", tiny(20_000).as_bytes()).await;
+    for _ in 0..400 {
+        fixture.append("s", "application/json", b"1").await;
+    }
+    fixture.append("s", "application/json", tiny(5000).as_bytes()).await;
+    let part = fixture.fork("f", "s", Some(Offset::new(4, 40_006)), 0).await.unwrap().tail;
+    assert_eq!(part, Offset::new(4, 40_006));
+    let ends = |fixture: &Fixture, name: &str| -> Vec<(Offset, bool)> {
+        let cut = |count: u64| {
+            let limits = BootstrapLimits { bytes_max: count * 102, message_bytes: 100 };
+            let cut = fixture.engine.bootstrap(&path(name), limits).unwrap();
+            (cut.end, cut.at_tail)
+        };
+        [0, 1, 7000, 20_000, 20_001, 20_003, 20_399, 20_400, 25_399, 25_400].map(cut).to_vec()
+    };
+    let (zero, tail) = (Offset::new(0, 2), Offset::new(402, 50_800));
+    let at = |appends, messages: u64| (Offset::new(appends, 2 * messages), false);
+    let expected = [
+        (zero, false),
+        (zero, false),
+        at(0, 7000),
+        at(1, 20_000),
+        at(2, 20_001),
+        at(4, 20_003),
+        at(400, 20_399),
+        at(401, 20_400),
+        at(401, 25_399),
+        (tail, true),
+    ];
+    for state in 0..5 {
+        assert_eq!(ends(&fixture, "s"), expected, "state {state}");
+        assert_eq!(ends(&fixture, "f")[..5], expected[..5], "state {state}");
+        assert_eq!(ends(&fixture, "f")[5..], [(part, true); 5], "state {state}");
+        if state % 2 == 0 { fixture.fold() } else { fixture.restart() }
     }
 }
 
@@ -172,7 +217,7 @@ async fn the_deletion_of_a_stream_ends_its_cuts_with_a_fault_at_worst() {
     }
     fixture.fold();
     fixture.restart();
-    let mut cut = fixture.engine.bootstrap(&path("s"), u64::MAX).unwrap();
+    let mut cut = fixture.engine.bootstrap(&path("s"), BootstrapLimits::NONE).unwrap();
     fixture.engine.delete(&path("s")).await.unwrap();
     fixture.fold();
     let mut whole = 0;

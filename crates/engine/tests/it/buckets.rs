@@ -4,7 +4,7 @@ use alluvium_engine::{
     BucketHead, CreateBucketError, CreateError, DeleteBucketError, LIST_PAGE_BYTES_MAX, ListRequest,
     LookupError,
 };
-use alluvium_protocol::{Attributes, BucketId, Lifetime};
+use alluvium_protocol::{Attributes, BucketId, Lifetime, StreamPath};
 
 use crate::support::{Fixture, append_request, create_request, path};
 use crate::world::{World, now};
@@ -225,6 +225,18 @@ fn shard_of(world: &World, name: &str) -> u64 {
     u64::from(!in_first)
 }
 
+/// Fills the journal of one of the two shards, so that it is synced and sealed, and not of the other.
+pub(crate) async fn fill(world: &World, shard: u64) -> StreamPath {
+    let filler = (0..1000).map(|number| format!("{number}")).find(|name| shard_of(world, name) == shard);
+    let filler = path(&filler.unwrap());
+    world.run(world.engine.create(&filler, create_request("text/plain"))).await.unwrap();
+    for _ in 0..5 {
+        let fill = append_request("text/plain", &vec![b'x'; 60_000]);
+        world.run(world.engine.append(&filler, fill)).await.unwrap();
+    }
+    filler
+}
+
 #[tokio::test]
 async fn a_stream_whose_bucket_the_disk_has_lost_is_gone_with_it() {
     let mut lost = 0;
@@ -234,15 +246,7 @@ async fn a_stream_whose_bucket_the_disk_has_lost_is_gone_with_it() {
         for number in 0..8 {
             world.create(&format!("/ds/abcd/{number}"), Lifetime::Forever).await;
         }
-        // Fills the journal of one shard, so that it is synced and sealed, and not of the other.
-        let filler =
-            (0..1000).map(|number| format!("{number}")).find(|name| shard_of(&world, name) == seed % 2);
-        let filler = path(&filler.unwrap());
-        world.run(world.engine.create(&filler, create_request("text/plain"))).await.unwrap();
-        for _ in 0..5 {
-            let fill = append_request("text/plain", &vec![b'x'; 60_000]);
-            world.run(world.engine.append(&filler, fill)).await.unwrap();
-        }
+        let filler = fill(&world, seed % 2).await;
         world.crash();
         let streams = world.engine.stats().streams - u64::from(world.exists(&filler));
         if let Ok(bucket) = world.engine.bucket(&id("abcd")) {

@@ -10,6 +10,7 @@ mod folding;
 mod forks;
 mod full_disk;
 mod lifetime;
+mod lost;
 mod many;
 mod pieces;
 mod snapshots;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use alluvium_engine::{
-    CreateError, DeleteSnapshotError, LookupError, PublishError, PublishRequest, ReadError, SnapshotError,
-    SnapshotMatch,
+    BootstrapLimits, CreateError, DeleteSnapshotError, LookupError, PublishError, PublishRequest, ReadError,
+    SnapshotError, SnapshotMatch,
 };
 use alluvium_env::Disk;
 use alluvium_protocol::{Lifetime, Offset, OffsetQuery, PublishRejection, StreamPath};
@@ -467,7 +467,7 @@ async fn publishing_and_reading_a_snapshot_renew_a_window() {
     world.clock.advance_ms(9_000);
     world.engine.open_snapshot(&S, Offset::ZERO).unwrap();
     world.clock.advance_ms(9_000);
-    world.engine.bootstrap(&S, 1).unwrap();
+    world.engine.bootstrap(&S, BootstrapLimits::NONE).unwrap();
     world.clock.advance_ms(9_000);
     let late = world.engine.begin_publish(&S, publish_request(Offset::ZERO)).await.unwrap();
     world.clock.advance_ms(9_999);

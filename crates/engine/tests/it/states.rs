@@ -1,7 +1,7 @@
 //! One set of answers in the four states that bytes go through: in the journal, in tables, after a restart, and in
 //! tables that were merged.
 
-use alluvium_engine::{LookupError, SnapshotError};
+use alluvium_engine::{BootstrapLimits, LookupError, SnapshotError};
 use alluvium_protocol::{Offset, OffsetQuery};
 
 use crate::support::{Fixture, path, publish_request, read_body};
@@ -41,7 +41,7 @@ pub(crate) async fn answers(fixture: &Fixture, name: &str) -> Vec<String> {
 
 /// What a bootstrap gives: the snapshot, then every message with the offset after it.
 pub(crate) fn cut(fixture: &Fixture, name: &str) -> (Option<String>, Vec<(String, Offset)>, Offset, bool) {
-    let mut bootstrap = fixture.engine.bootstrap(&path(name), u64::MAX).unwrap();
+    let mut bootstrap = fixture.engine.bootstrap(&path(name), BootstrapLimits::NONE).unwrap();
     let snapshot = bootstrap.snapshot.as_ref().map(|one| String::from_utf8(read_body(one)).unwrap());
     let mut messages = Vec::new();
     while let Some(more) = bootstrap.next_messages() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use alluvium_engine::{CreateRequest, Created, Durability, Engine, OpenError, Threads};
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Clock, Env};
-use alluvium_protocol::{Lifetime, StreamPath};
+use alluvium_protocol::{Lifetime, Offset, StreamPath};
 
 use crate::support::{create_request, path, small_options};
 
@@ -43,14 +43,33 @@ impl World {
         self.engine = open(&self.clock, &self.disk);
     }
 
-    /// Carries out one operation, with a commit in the middle.
+    /// Carries out one operation, with commits in the middle.
     pub(crate) async fn run<T>(&self, operation: impl Future<Output = T>) -> T {
         let mut operation = std::pin::pin!(operation);
-        if let Some(refused) = now(operation.as_mut()) {
-            return refused;
+        // What it has read on a thread of the runtime may come before what is committed.
+        loop {
+            if let Some(outcome) = now(operation.as_mut()) {
+                return outcome;
+            }
+            self.commit();
+            tokio::task::yield_now().await;
         }
-        self.commit();
-        operation.await
+    }
+
+    /// Carries out many operations together.
+    pub(crate) async fn run_all<T, E: std::fmt::Debug>(
+        &self,
+        operations: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
+    ) {
+        let mut waiting: Vec<_> = operations.map(Box::pin).collect();
+        while !waiting.is_empty() {
+            waiting.retain_mut(|operation| match now(operation.as_mut()) {
+                Some(outcome) => outcome.is_err_and(|error| panic!("{error:?}")),
+                None => true,
+            });
+            self.commit();
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) async fn create(&self, name: &str, lifetime: Lifetime) -> Created {
@@ -92,6 +111,21 @@ impl World {
         self.engine.shutdown();
         let refused = try_open_with(&self.clock, &self.disk, Durability::Fsync).unwrap_err();
         format!("{refused} {refused:?}")
+    }
+
+    /// All bytes of a stream from `from` on.
+    pub(crate) fn content(&self, path: &StreamPath, mut from: Offset) -> Vec<u8> {
+        let (reader, mut bytes) = (self.engine.open_stream(path).unwrap(), Vec::new());
+        loop {
+            let mut plan = reader.read(from, 1000).unwrap();
+            while let Some(pieces) = plan.fetch() {
+                pieces.unwrap().iter().for_each(|piece| bytes.extend_from_slice(piece));
+            }
+            from = plan.end;
+            if plan.at_tail {
+                return bytes;
+            }
+        }
     }
 
     pub(crate) fn exists(&self, path: &StreamPath) -> bool {

@@ -72,6 +72,11 @@ impl SimDisk {
         self.0.lock().operations
     }
 
+    /// How many bytes were written so far, each as often as it was; zeros of a fill are not.
+    pub fn written_bytes(&self) -> u64 {
+        self.0.lock().written_bytes
+    }
+
     /// Plans a fault.
     pub fn plan(&self, rule: FaultRule) {
         self.0.lock().rules.push(rule);

@@ -56,7 +56,7 @@ pub fn docs_markdown() -> String {
     }
     page.push_str(
         "\n`auto` for `reactors` is half the cores, at least one (each core beyond has a thread for large answers);\n\
-         for `shards` it is half the cores, at least one and at most eight. Sizes are written with `KiB`, `MiB` or `GiB`, durations with `ms`, `s`, `m`, `h` or `d`.\n\n\
+         for `shards` it is half the cores, at least one and at most eight. [sql-store.md](sql-store.md) says which options a SQLite store does without. Sizes are written with `KiB`, `MiB` or `GiB`, durations with `ms`, `s`, `m`, `h` or `d`.\n\n\
          A file with some of them:\n\n```toml\n",
     );
     page.push_str(EXAMPLE);

@@ -97,7 +97,8 @@ options! {
     "snapshot-grace" => snapshot_grace: Duration = Duration::from_millis(SNAPSHOT_GRACE_MS_DEFAULT);
     /// Snapshots uploaded at once. One more is answered `503`.
     "uploads-max" => uploads_max: usize = UPLOADS_MAX_DEFAULT;
-    /// About how many bytes of messages a bootstrap brings at most; the client reads on from there.
+    /// How many bytes of messages, with what delimits them, a bootstrap brings before it ends early; the client reads on
+    /// from there.
     "bootstrap-bytes-max" => bootstrap_bytes_max: ByteSize = ByteSize(streams::BOOTSTRAP_BYTES_MAX);
     /// Whether shared caches may keep reads of streams that have dropped history: `yes` says that what was once
     /// readable may stay so for a while. Otherwise such reads are `no-store`.

@@ -7,6 +7,7 @@ mod crash_kinds;
 mod damage;
 mod full;
 mod kill;
+mod names;
 mod opening;
 mod pruning;
 mod query_plans;

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 use super::{
     Request, collect_at_most,
     error::Failure,
-    headers::{JSON, NO_STORE, STREAM_ATTRS, respond, text},
+    headers::{JSON, NO_STORE, STREAM_ATTRS, respond, set_incarnation, text},
 };
 use crate::state::State;
 
@@ -21,6 +21,7 @@ pub(super) fn get(streams: &State, path: &StreamPath) -> Result<Response, Failur
     let mut response = respond(StatusCode::OK);
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    set_incarnation(response.headers_mut(), head.incarnation);
     *response.body_mut() = Body::full(Bytes::copy_from_slice(head.attributes.as_json().as_bytes()));
     Ok(response)
 }
@@ -37,8 +38,10 @@ pub(super) async fn set(
             Failure::BodyTooLarge { .. } => InvalidAttributes::TooLarge.into(),
             error => error,
         })?;
-    engine.set_attributes(path, Attributes::parse(&body)?).await?;
-    Ok(respond(StatusCode::NO_CONTENT))
+    let incarnation = engine.set_attributes(path, Attributes::parse(&body)?).await?;
+    let mut response = respond(StatusCode::NO_CONTENT);
+    set_incarnation(response.headers_mut(), incarnation);
+    Ok(response)
 }
 
 /// What `Stream-Attrs` says on a create.

@@ -16,7 +16,7 @@ use super::{
     bucket::json_response,
     collect_body,
     error::{self, Failure},
-    headers::{self, PREFER, PREFERENCE_APPLIED, STREAM_SEQ},
+    headers::{self, PREFER, PREFERENCE_APPLIED, STREAM_INCARNATION, STREAM_SEQ, set_incarnation},
 };
 use crate::state::State;
 
@@ -56,8 +56,16 @@ pub(super) async fn handle(
     let body = collect_body(streams, request).await?;
     let frames = requests(&whole, split(body)?)?;
     let by_producer = frames.first().is_some_and(|frame| frame.producer.is_some());
+    let before = engine.head(path)?.incarnation;
     let outcomes = engine.append_batch(path, frames, whole.expected_tail).await?;
-    answer(&outcomes, by_producer, request.headers())
+    let mut response = answer(&outcomes, by_producer, request.headers())?;
+    // A frame that was taken tells which stream it was. If none was, it is the one that was there all the time.
+    if !response.headers().contains_key(&STREAM_INCARNATION)
+        && engine.head(path).is_ok_and(|head| head.incarnation == before)
+    {
+        set_incarnation(response.headers_mut(), before);
+    }
+    Ok(response)
 }
 
 /// Cuts a body into its frames.

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use alluvium_engine::{Bootstrap, BootstrapBody, BootstrapMessage, ReadError, ReadFault, ReadPlan};
+use alluvium_engine::{
+    Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, ReadError, ReadFault, ReadPlan,
+};
 use alluvium_http::{Body, BodyError, Feed, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
@@ -17,8 +19,8 @@ use super::{
     body::{Read, broken, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
-        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_next_offset, set_offset,
-        set_up_to_date,
+        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_incarnation, set_next_offset,
+        set_offset, set_up_to_date,
     },
     multipart::Multipart,
     query,
@@ -43,18 +45,20 @@ pub(super) async fn handle(
     if let [Some(_)] = query::parameters(request.uri().query(), [QUERY_LIVE])? {
         return Err(Failure::LiveBootstrap);
     }
-    let (bytes_max, is_head) = (streams.options.bootstrap_bytes_max, *request.method() == Method::HEAD);
-    let bootstrap = if is_head {
-        streams.backend.engine(BOOTSTRAPS)?.look_at_bootstrap(path, bytes_max)?
-    } else {
-        streams.backend.engine(BOOTSTRAPS)?.bootstrap(path, bytes_max)?
-    };
+    let engine = streams.backend.engine(BOOTSTRAPS)?;
     let multipart = Multipart::new(streams.random_u128());
+    let is_head = *request.method() == Method::HEAD;
+    let limits = BootstrapLimits {
+        bytes_max: streams.options.bootstrap_bytes_max,
+        message_bytes: multipart.part_bytes(&engine.head(path)?.content_type),
+    };
+    let bootstrap = cut(streams, engine, path, limits, is_head).await?;
     let mut response = respond(StatusCode::OK);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, multipart.content_type());
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     set_next_offset(headers, bootstrap.end);
+    set_incarnation(headers, bootstrap.head.incarnation);
     set_up_to_date(headers, bootstrap.at_tail);
     match &bootstrap.snapshot {
         Some(snapshot) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.head.offset),
@@ -71,6 +75,26 @@ pub(super) async fn handle(
         Body::live(|feed| parts.send(feed))
     };
     Ok(response)
+}
+
+/// Cuts the stream, where blocking is allowed: to find where a long cut ends, a stored unit may have to be read. Only
+/// a few of them are at a time.
+async fn cut(
+    streams: &State,
+    engine: &Engine,
+    path: &StreamPath,
+    limits: BootstrapLimits,
+    is_head: bool,
+) -> Result<Bootstrap, Failure> {
+    let turn = Arc::clone(&streams.bootstrap_loads).acquire_owned().await.ok();
+    let (engine, path) = (engine.clone(), path.clone());
+    let bootstrap = on_blocking_thread(move || {
+        let bootstrap =
+            if is_head { engine.look_at_bootstrap(&path, limits) } else { engine.bootstrap(&path, limits) };
+        drop(turn);
+        bootstrap
+    });
+    Ok(bootstrap.await?)
 }
 
 /// The parts of a response on their way.

@@ -14,7 +14,9 @@ use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
     InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
-    PublishRejection, cursor::InvalidCursor, store::StoreError,
+    PublishRejection,
+    cursor::InvalidCursor,
+    store::{StoreError, StoreFault},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -174,6 +176,16 @@ impl Failure {
             return format!(
                 "{retained}; begin with the bootstrap of the stream, or of a fork of it in a bucket"
             );
+        }
+        if let Self::Contract(StoreError::Fault(fault @ (StoreFault::Corrupt(_) | StoreFault::Storage(_)))) =
+            self
+        {
+            tracing::error!(%fault, "a store cannot do its work");
+            return match fault {
+                StoreFault::Storage(_) => "the store's storage failed",
+                _ => "stored bytes cannot be read",
+            }
+            .to_owned();
         }
         let (Self::ReadFault(fault)
         | Self::Read(ReadError::Fault(fault))

@@ -56,6 +56,14 @@ impl Multipart {
         out.extend_from_slice(head.as_bytes());
     }
 
+    /// How many bytes a part of this type takes besides its body, at most.
+    pub(super) fn part_bytes(&self, content_type: &ContentType) -> u64 {
+        let mut part = Self { boundary: self.boundary.clone(), is_begun: true };
+        let mut out = Vec::new();
+        part.begin_part(content_type, u32::MAX.into(), Some(Offset::ZERO), &mut out);
+        out.len() as u64
+    }
+
     /// What follows the last body.
     pub(super) fn end(&self) -> Bytes {
         Bytes::from(format!("\r\n--{}--\r\n", self.boundary))

@@ -14,7 +14,9 @@ use super::{
     Request,
     body::on_blocking_thread,
     error::Failure,
-    headers::{self, STREAM_RETAIN, STREAM_SNAPSHOT_OFFSET, respond, set_offset, snapshot_etag},
+    headers::{
+        self, STREAM_RETAIN, STREAM_SNAPSHOT_OFFSET, respond, set_incarnation, set_offset, snapshot_etag,
+    },
     snapshot::SNAPSHOTS,
 };
 use crate::{limits::SNAPSHOT_TIMEOUT, state::State};
@@ -64,6 +66,7 @@ pub(super) async fn handle(
     let published = on_blocking_thread(move || runtime.block_on(upload.publish())).await?;
     let mut response = respond(StatusCode::NO_CONTENT);
     set_offset(response.headers_mut(), &STREAM_SNAPSHOT_OFFSET, published.snapshot.offset);
+    set_incarnation(response.headers_mut(), published.snapshot.tag.incarnation());
     response.headers_mut().insert(header::ETAG, snapshot_etag(published.snapshot.tag));
     Ok(response)
 }

@@ -13,8 +13,8 @@ use super::{
     body::{Framing, part_body, read_body},
     error::Failure,
     headers::{
-        NO_CACHE, NO_STORE, STREAM_SNAPSHOT_OFFSET, ascii, respond, set_content_type, set_next_offset,
-        set_offset, set_up_to_date, snapshot_etag,
+        NO_CACHE, NO_STORE, STREAM_SNAPSHOT_OFFSET, ascii, respond, set_content_type, set_incarnation,
+        set_next_offset, set_offset, set_up_to_date, snapshot_etag,
     },
 };
 use crate::state::State;
@@ -37,6 +37,7 @@ pub(super) fn latest(streams: &State, path: &StreamPath) -> Result<Response, Fai
     headers.insert(header::LOCATION, ascii(Bytes::from(place)));
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.offset);
+    set_incarnation(headers, snapshot.tag.incarnation());
     Ok(response)
 }
 
@@ -93,6 +94,7 @@ pub(super) fn delete(streams: &State, path: &StreamPath, offset: Offset) -> Resu
 /// A snapshot may be replaced at its offset, so that each use asks again; the tag makes that cheap.
 fn describe(snapshot: &Snapshot, tag: &HeaderValue, headers: &mut HeaderMap) {
     let SnapshotHead { offset, .. } = snapshot.head;
+    set_incarnation(headers, snapshot.head.tag.incarnation());
     set_offset(headers, &STREAM_SNAPSHOT_OFFSET, offset);
     set_next_offset(headers, offset);
     set_up_to_date(headers, offset == snapshot.end.tail);

@@ -316,6 +316,25 @@ fn cuts(api: &mut Api, path: &str) -> Result<()> {
     })
 }
 
+/// What delimits the messages counts as well: a bootstrap of very many tiny ones is no longer than any other.
+fn tiny_messages(api: &mut Api, path: &str) -> Result<()> {
+    api.create(path, JSON)?;
+    let values: Vec<String> = (0..30_000).map(|number| (number % 10).to_string()).collect();
+    for values in values.chunks(10_000) {
+        api.append(path, JSON, format!("[{}]", values.join(",")).as_bytes())?;
+    }
+    let response = api.get(&format!("{path}/bootstrap"))?.expect(&[200], "bootstrap")?;
+    let sent = response.body.len();
+    ensure!((220 * 1024..257 * 1024).contains(&sent), "{sent} bytes");
+    let bootstrap = Bootstrap::parse(&response)?;
+    ensure!(!bootstrap.up_to_date, "it says that it is complete");
+    let count = bootstrap.messages.len();
+    ensure!(bootstrap.content() == values[..count].concat().as_bytes(), "the messages");
+    let rest = String::from_utf8(api.read(path, &bootstrap.next_offset)?.0)?;
+    ensure!(rest == format!("[{}]", values[count..].join(",")), "the rest");
+    Ok(())
+}
+
 /// The server under test has a limit of 256 KiB for the messages of one bootstrap.
 fn early_end(api: &mut Api, path: &str) -> Result<()> {
     api.create(path, BYTES)?;
@@ -333,6 +352,9 @@ fn early_end(api: &mut Api, path: &str) -> Result<()> {
     ensure!((1..40).contains(&count), "{count} messages");
     ensure!(bootstrap.content() == messages[..count].concat(), "the messages");
     ensure!(api.read(path, &bootstrap.next_offset)?.0 == messages[count..].concat(), "the rest");
+    let sent: usize = response.body.len();
+    ensure!(sent < 256 * 1024 + 20_000 + 1000, "{sent} bytes");
+    tiny_messages(api, &format!("{path}-tiny"))?;
     let large = format!("{path}-large");
     api.create(&large, BYTES)?;
     let message = bytes(&mut random, 600_000);

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::api::{Api, BYTES, JSON};
 use super::cover::Suite;
+use super::kept::{RETRY, producers, retry};
 use super::parsers;
 use super::snapshots::ZERO;
 use crate::http::Response;
@@ -30,7 +31,7 @@ const FILLER_BYTES: usize = 256 << 10;
 const VOLATILE: &[&str] = &["date", "stream-cursor"];
 
 /// A request that shows the state of a case.
-type Probe = (&'static str, String);
+pub(super) type Probe = (&'static str, String);
 
 /// A case: makes its streams below a path and names what to ask.
 type Case = (&'static str, fn(&mut Api, &str) -> Result<Vec<Probe>>);
@@ -52,12 +53,13 @@ const CASES: &[Case] = &[
     ("a cut inside a message", cut),
     ("a stream made anew", anew),
     ("attributes and lists", listed),
+    ("producers", producers),
 ];
 
 /// An answer without what may differ.
 #[derive(Debug, PartialEq)]
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     headers: BTreeSet<(String, String)>,
     body: Vec<u8>,
 }
@@ -139,7 +141,7 @@ fn compare_as(
     }
 }
 
-fn difference(answer: &Answer, expected: &Answer) -> String {
+pub(super) fn difference(answer: &Answer, expected: &Answer) -> String {
     if answer.status != expected.status {
         return format!("status {} where {} was", answer.status, expected.status);
     }
@@ -157,10 +159,13 @@ fn answers(api: &mut Api, cases: &[(&str, Vec<Probe>)]) -> Result<Vec<Vec<Answer
     cases.iter().map(|(_, probes)| probes).map(ask_all).collect()
 }
 
-fn ask(api: &mut Api, method: &str, target: &str) -> Result<Answer> {
+pub(super) fn ask(api: &mut Api, method: &str, target: &str) -> Result<Answer> {
     // What is refused must not depend on the body, and what is accepted is not asked for here.
     let body: &[u8] = if method == "PUT" { b"refused" } else { b"" };
-    let response = api.call(method, target, &[], body)?;
+    let response = match method {
+        RETRY => retry(api, target)?,
+        method => api.call(method, target, &[], body)?,
+    };
     Ok(answer(&response))
 }
 
@@ -236,13 +241,13 @@ fn until_gone(api: &mut Api, shard: &Path, prefix: &str, names: &BTreeSet<String
 }
 
 /// Brings everything that was written so far out of the journal.
-fn fold(api: &mut Api, shard: &Path) -> Result<()> {
+pub(super) fn fold(api: &mut Api, shard: &Path) -> Result<()> {
     let segments = files(shard, "journal-")?;
     until_gone(api, shard, "journal-", &segments)
 }
 
 /// Has every table that there is now rewritten.
-fn merge(api: &mut Api, shard: &Path) -> Result<()> {
+pub(super) fn merge(api: &mut Api, shard: &Path) -> Result<()> {
     let tables = files(shard, "table-")?;
     until_gone(api, shard, "table-", &tables)
 }

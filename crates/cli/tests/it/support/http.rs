@@ -69,20 +69,27 @@ pub(crate) fn call(address: &str, method: &str, target: &str, headers: &[&str], 
 /// Sends bytes and reads the head of the response; the body is still to come.
 pub(crate) fn open(address: &str, request: &[u8]) -> (Answer, BufReader<TcpStream>) {
     let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     socket.write_all(request).unwrap();
-    let mut socket = BufReader::new(socket);
-    let mut line = String::new();
-    socket.read_line(&mut line).unwrap();
-    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-    let mut headers = Vec::new();
-    loop {
-        line.clear();
+    Answer::read(socket)
+}
+
+impl Answer {
+    /// Reads the head of a response; the body is still to come.
+    pub(crate) fn read(socket: TcpStream) -> (Self, BufReader<TcpStream>) {
+        socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        let mut socket = BufReader::new(socket);
+        let mut line = String::new();
         socket.read_line(&mut line).unwrap();
-        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = Vec::new();
+        loop {
+            line.clear();
+            socket.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        (Self { status, headers, body: Vec::new() }, socket)
     }
-    (Answer { status, headers, body: Vec::new() }, socket)
 }
 
 fn unchunked(mut chunks: &[u8]) -> Vec<u8> {

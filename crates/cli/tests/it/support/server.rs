@@ -29,6 +29,19 @@ impl Server {
         Self { running, address, data, flags: flags.to_owned() }
     }
 
+    /// One that keeps its streams in a SQLite file beside what else it has.
+    pub(crate) fn on_sqlite(flags: &str) -> Self {
+        let data = TempDir::new().unwrap();
+        let flags = format!("{flags} --store sqlite:{}", data.path().join("streams.sqlite").display());
+        let (running, address) = launch("127.0.0.1:0", &data, &flags);
+        Self { running, address, data, flags }
+    }
+
+    /// Servers with further flags, one after the other: what is asserted holds whatever keeps the streams.
+    pub(crate) fn of_each_store(flags: &'static str) -> impl Iterator<Item = Self> {
+        [Self::start_with, Self::on_sqlite].into_iter().map(move |start| start(flags))
+    }
+
     /// Asks it to stop (SIGTERM).
     pub(crate) fn terminate(&self) {
         signal(&self.running.0, "TERM");

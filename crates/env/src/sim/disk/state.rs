@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Counts the lives of the process.
     pub(super) epoch: u64,
     pub(super) operations: u64,
+    /// Bytes handed to [`State::write`].
+    pub(super) written_bytes: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) rules: Vec<FaultRule>,
     pub(super) bad_ranges: Vec<(PathBuf, Range<u64>)>,
@@ -54,6 +56,7 @@ impl State {
             down: false,
             epoch: 0,
             operations: 0,
+            written_bytes: 0,
             crash_at: None,
             rules: Vec::new(),
             bad_ranges: Vec::new(),
@@ -299,6 +302,7 @@ impl State {
 
     pub(super) fn write(&mut self, inode: u64, path: &Path, data: &[u8], at: u64) -> io::Result<()> {
         let fate = self.begin(Operation::Write, path, at, data)?;
+        self.written_bytes += data.len() as u64;
         self.place(inode, data, at, fate)
     }
 
