@@ -10,6 +10,8 @@
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
+//! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
+//! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -31,6 +33,7 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod sockets;
 mod suite;
 mod tools;
 mod writer;
@@ -73,6 +76,10 @@ enum Claim {
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
     FullDisk(full_disk::Options),
+    /// WebSockets against the implementations of others, as client and as server, with all kinds of compression.
+    Websockets,
+    /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
+    FeedSockets(sockets::crowd::Options),
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -103,6 +110,8 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
+        Claim::Websockets => sockets::peers::run(&mut report)?,
+        Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

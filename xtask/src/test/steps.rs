@@ -66,6 +66,16 @@ pub(super) const STEPS: &[Step] = &[
         about: "buckets, snapshots and bootstrap, in every state of the store",
         run: || black_box("buckets"),
     },
+    Step {
+        name: "websockets",
+        about: "WebSockets against npm ws and PyPI websockets",
+        run: || black_box("websockets"),
+    },
+    Step {
+        name: "feed-sockets",
+        about: "feeds over WebSocket: npm clients, a thousand subscribers",
+        run: || black_box("feed-sockets"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
