@@ -8,6 +8,7 @@
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
+//! * `simulator` – the network that is made up, as a consumer sees it.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -33,6 +34,7 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod simulator;
 mod sockets;
 mod suite;
 mod tools;
@@ -72,6 +74,8 @@ enum Claim {
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
     Feeds(feeds::Options),
+    /// `alluvium jetstream simulate`: the same network from the same seed, and faults that come once.
+    Simulator,
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -108,6 +112,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
+        Claim::Simulator => simulator::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,

@@ -87,6 +87,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "feeds: kill -9 of clients and server, cut connections, lost data",
         run: || black_box("feeds"),
     },
+    Step {
+        name: "simulator",
+        about: "a network that is made up, over its sockets",
+        run: || black_box("simulator"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",
