@@ -14,8 +14,8 @@ use alluvium_feed_replica::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-use crate::http::HttpTransport;
 use crate::server::{Server, ServerError};
+use crate::way::Way;
 
 /// How often the file is looked at for what other processes have written.
 const OTHERS_EVERY: Duration = Duration::from_millis(250);
@@ -255,8 +255,8 @@ impl Space {
     }
 
     /// The way to a server, as [`run`](Self::run) takes it.
-    pub fn transport(&self, server: &Server) -> Result<HttpTransport, ServerError> {
-        HttpTransport::new(server, self.client.shared.env.clone())
+    pub fn transport(&self, server: &Server) -> Result<Way, ServerError> {
+        Way::new(server, &self.id, self.client.shared.env.clone())
     }
 
     /// Notices what other processes write to the file.

@@ -3,7 +3,7 @@
 //! The HTTP client blocks, so each call has a thread for its time. A call whose future is dropped goes on there until it
 //! is answered or times out, and nobody looks at what came of it.
 
-mod exchange;
+pub(crate) mod exchange;
 mod wait;
 
 use std::sync::Arc;

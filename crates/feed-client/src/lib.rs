@@ -2,7 +2,7 @@
 //! server when there is one.
 //!
 //! [`Client`] opens the file and [`Space`] is what an application works with. [`Space::start`] synchronises in the
-//! background over HTTP until it is dropped: what was appended is pushed, what is replicated is pulled, and what others
+//! background over HTTP or a WebSocket until it is dropped: what was appended is pushed, what is replicated is pulled, and what others
 //! append comes within moments, because a request waits at the server for it. Trouble with the network is waited out,
 //! longer each time and never in step with other clients; it shows in [`Space::status`], which asks nobody.
 //!
@@ -42,6 +42,8 @@
 mod client;
 mod http;
 mod server;
+mod socket;
+mod way;
 
 pub use alluvium_feed_protocol::{Block, Data, FeedInfo, From, Id, InvalidId, Namespace, Selector};
 pub use alluvium_feed_replica::{
@@ -52,3 +54,5 @@ pub use alluvium_feed_replica::{
 pub use self::client::{Claim, Client, Space, StartError, SyncError, Syncing};
 pub use self::http::HttpTransport;
 pub use self::server::{Credentials, Hints, Server, ServerError};
+pub use self::socket::SocketTransport;
+pub use self::way::Way;

@@ -47,11 +47,12 @@ pub enum Hints {
 /// A server and how it is talked to.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// `http://` or `https://`; feeds are under `/feeds/v1` there, unless the URL has a path of its own.
+    /// `http://` or `https://` for requests of their own, `ws://` or `wss://` for one WebSocket. Feeds are under
+    /// `/feeds/v1` there, unless the URL has a path of its own.
     pub url: String,
     /// What the client presents itself with. Sent to this server's host alone.
     pub credentials: Credentials,
-    /// How the client hears of what others append.
+    /// How the client hears of what others append, over HTTP. A WebSocket brings hints by itself.
     pub hints: Hints,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
@@ -76,7 +77,7 @@ pub enum ServerError {
         url: String,
     },
     /// A scheme that this client doesn't speak.
-    #[error("`{scheme}` is not spoken here: use `http` or `https`")]
+    #[error("`{scheme}` is not spoken here: use `http`, `https`, `ws` or `wss`")]
     Scheme {
         /// What the URL begins with.
         scheme: String,
@@ -121,6 +122,11 @@ impl Server {
         base(&self.url)
     }
 
+    /// Whether it is spoken to over a WebSocket.
+    pub(crate) fn is_socket(&self) -> bool {
+        self.url.starts_with("ws")
+    }
+
     pub(crate) fn tls(&self) -> Result<TlsConfig, ServerError> {
         let Some(pem) = &self.roots_pem else { return Ok(TlsConfig::builder().build()) };
         let mut roots: Vec<Certificate<'static>> = Vec::new();
@@ -142,7 +148,7 @@ pub(crate) fn base(url: &str) -> Result<String, ServerError> {
     let invalid = || ServerError::Url { url: url.to_owned() };
     let uri: Uri = url.parse().map_err(|_| invalid())?;
     let scheme = uri.scheme_str().ok_or_else(invalid)?;
-    if scheme != "http" && scheme != "https" {
+    if !["http", "https", "ws", "wss"].contains(&scheme) {
         return Err(ServerError::Scheme { scheme: scheme.to_owned() });
     }
     let authority = uri.authority().ok_or_else(invalid)?;
@@ -159,6 +165,7 @@ mod tests {
     fn feeds_are_under_their_usual_path_unless_the_url_has_one() {
         assert_eq!(base("http://h:1").unwrap(), "http://h:1/feeds/v1");
         assert_eq!(base("https://h/").unwrap(), "https://h/feeds/v1");
+        assert_eq!(base("wss://h").unwrap(), "wss://h/feeds/v1");
         assert_eq!(base("https://h/apps/feeds/v1/").unwrap(), "https://h/apps/feeds/v1");
     }
 

@@ -35,9 +35,9 @@ impl Memos {
             slots
         });
         let slot = slots[row].get_or_init(|| {
-            let made = make();
-            self.charge(made.len(), &charge);
-            made
+            let value = make();
+            self.charge(value.len(), &charge);
+            value
         });
         slot.clone()
     }

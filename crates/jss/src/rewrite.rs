@@ -126,15 +126,14 @@ pub fn patch(
             infos.push(*info);
             continue;
         }
-        let new = match &mut new {
-            Some(new) => new,
-            None => {
-                let started = new.insert(Replacement::create(disk, path)?);
-                for earlier in 0..number {
-                    infos[earlier] = started.copy(&old, earlier)?;
-                }
-                started
+        let new = if let Some(new) = &mut new {
+            new
+        } else {
+            let started = new.insert(Replacement::create(disk, path)?);
+            for (earlier, info) in infos.iter_mut().enumerate() {
+                *info = started.copy(&old, earlier)?;
             }
+            started
         };
         infos.push(if changed == 0 { new.copy(&old, number)? } else { new.same_size(&patched, info)? });
     }

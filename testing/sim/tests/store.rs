@@ -245,28 +245,24 @@ impl World {
     fn create(&mut self, index: usize) {
         let options = PutOptions { content_type: Some(ContentType::DEFAULT), ..PutOptions::default() };
         let outcome = self.drive(self.store().put(&path(index), options));
-        let before = self.model.clone();
-        match outcome {
-            Some(created) => {
-                let incarnation = Some(created.unwrap().incarnation);
-                self.model[index] = Some(Stream { incarnation, ..Stream::default() });
-            }
-            None => {
-                // Only the engine knows which identity it has given.
-                self.engine = None;
-                self.disk.restart();
-                self.engine = self.open().ok();
-                let found = self.drive(self.store().storage_state(&path(index))).unwrap().unwrap();
-                let mut after = before.clone();
-                after[index] =
-                    found.map(|state| Stream { incarnation: Some(state.incarnation), ..Stream::default() });
-                self.start(&[after]);
-            }
+        if let Some(created) = outcome {
+            let incarnation = Some(created.unwrap().incarnation);
+            self.model[index] = Some(Stream { incarnation, ..Stream::default() });
+            return;
         }
+        // Only the engine knows which identity it has given.
+        self.engine = None;
+        self.disk.restart();
+        self.engine = self.open().ok();
+        let found = self.drive(self.store().storage_state(&path(index))).unwrap().unwrap();
+        let mut after = self.model.clone();
+        after[index] =
+            found.map(|state| Stream { incarnation: Some(state.incarnation), ..Stream::default() });
+        self.start(&[after]);
     }
 
     fn claim(&mut self, index: usize) {
-        let id = ProducerId::parse(*self.rng.pick(&["p", "q"])).unwrap();
+        let id = ProducerId::parse(["p", "q"][self.rng.index(2)]).unwrap();
         let after = self.with(index, |stream| {
             let epoch = stream.claim.as_ref().map_or(0, |claim| claim.1) + 1;
             stream.claim = Some((id.clone(), epoch, 0));
@@ -341,7 +337,7 @@ impl World {
                 assert!(is_refused, "seed {}: another append as a repetition: {answer:?}", self.seed);
             }
             Some(answer) => {
-                assert_eq!(answer.unwrap(), (false, stream.end(number + 1)), "seed {}", self.seed)
+                assert_eq!(answer.unwrap(), (false, stream.end(number + 1)), "seed {}", self.seed);
             }
         }
     }

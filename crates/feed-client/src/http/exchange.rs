@@ -163,7 +163,7 @@ impl Exchange {
 }
 
 /// Makes an answer of a response. What is not in the protocol's own words, as from a proxy, is put into them.
-fn read(
+pub(crate) fn read(
     status: u16,
     headers: &HeaderMap,
     bytes: &[u8],
@@ -244,7 +244,7 @@ fn described(error: ureq::Error, place: &str) -> String {
     }
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, ServerError> {
+pub(crate) fn bearer(token: &str) -> Result<HeaderValue, ServerError> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ServerError::Token)?;
     value.set_sensitive(true);
     Ok(value)
@@ -258,7 +258,7 @@ fn origin(base: &str) -> &str {
 }
 
 /// A name as one segment of a path.
-fn percent_encoded(name: &str) -> String {
+pub(crate) fn percent_encoded(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && name.len() > 2) {

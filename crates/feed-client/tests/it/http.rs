@@ -54,45 +54,68 @@ async fn what_is_written_offline_reaches_others_once_there_is_a_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn news_comes_by_a_request_that_waits_and_not_by_looking_again() {
-    let folder = tempfile::tempdir().unwrap();
+    news_come(Site::named).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn news_comes_over_a_socket() {
+    news_come(Site::socket).await;
+}
+
+async fn news_come(way: fn(&Site) -> Server) {
+    let folder = tempfile::tempdir().expect("it works");
     let site = Site::start(&folder, None);
     let (one, two) = (Peer::new(), Peer::new());
     let (one, two) = (one.client.space(&id("s")), two.client.space(&id("s")));
     for space in [&one, &two] {
-        space.replicate(&id("f"), From::Beginning).unwrap();
+        space.replicate(&id("f"), From::Beginning).expect("it works");
     }
-    let _running = (one.start(&site.named()).unwrap(), two.start(&site.named()).unwrap());
+    let _running = (one.start(&way(&site)).expect("it works"), two.start(&way(&site)).expect("it works"));
     for number in 0..20 {
         let (writer, reader) = if number % 2 == 0 { (&one, &two) } else { (&two, &one) };
         write(writer, &number.to_string());
         until(reader, |reader| read(reader).contains(&number.to_string())).await;
     }
     for space in [&one, &two] {
-        until(space, |space| space.status().unwrap().is_done()).await;
+        until(space, |space| space.status().expect("it works").is_done()).await;
         assert!(read(space).iter().all(|text| !text.starts_with('!')), "done, and not all in place");
     }
     assert_eq!(read(&one), read(&two));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_comes_back_elsewhere_in_time_is_met_again() {
-    let folder = tempfile::tempdir().unwrap();
+async fn a_server_that_comes_back_is_met_again() {
+    met_again(Site::named).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_is_met_again_over_a_socket_and_what_was_missed_is_pulled() {
+    met_again(Site::socket).await;
+}
+
+async fn met_again(way: fn(&Site) -> Server) {
+    let folder = tempfile::tempdir().expect("it works");
     let site = Site::start(&folder, None);
     let peer = Peer::with(Options { backoff_ms_max: 100, ..options() });
     let space = peer.client.space(&id("s"));
-    space.replicate(&id("f"), From::Beginning).unwrap();
-    let running = space.start(&site.named()).unwrap();
+    space.replicate(&id("f"), From::Beginning).expect("it works");
+    let running = space.start(&way(&site)).expect("it works");
     // From here on a request waits at the server, which stopping it must not wait for.
     write(&space, "before");
     until(&space, |space| read(space) == ["before"]).await;
     let address = site.stop().await;
     write(&space, "meanwhile");
-    until(&space, |space| space.status().unwrap().last_error.is_some()).await;
+    until(&space, |space| space.status().expect("it works").last_error.is_some()).await;
     assert_eq!(read(&space), ["before", "!meanwhile"]);
-    let _site = Site::start(&folder, Some(address));
+    let site = Site::start(&folder, Some(address));
     until(&space, |space| read(space) == ["before", "meanwhile"]).await;
+    let other_peer = Peer::new();
+    let other = other_peer.client.space(&id("s"));
+    write(&other, "of another");
+    other.sync(&way(&site), LONG).await.expect("it works");
+    until(&space, |space| read(space).len() == 3).await;
     drop(running);
-    assert!(!space.status().unwrap().connected);
+    assert!(!space.status().expect("it works").connected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,11 @@ impl Site {
         Server::new(format!("http://{}", self.address()))
     }
 
+    /// The same over a WebSocket.
+    pub(crate) fn socket(&self) -> Server {
+        Server::new(format!("ws://{}", self.address()))
+    }
+
     /// Stops it, and gives its address.
     pub(crate) async fn stop(self) -> SocketAddr {
         let address = self.address();

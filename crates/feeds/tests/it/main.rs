@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 mod append;
+mod behaviours;
 mod exchanges;
 mod guard;
 mod http;
@@ -11,6 +12,7 @@ mod plans;
 mod principal;
 mod query;
 mod replicas;
+mod schema;
 mod sockets;
 mod subscribe;
 mod support;

@@ -65,7 +65,7 @@ fn check(archive: &Archive, acknowledged: usize, seen: u64, context: &str) -> us
 /// All of it after any number of crashes, each at an operation that `crash` names.
 fn run(seed: u64, mut crash: impl FnMut(u32) -> Option<u64>) -> u32 {
     let world = World::new(seed);
-    let (mut acknowledged, mut seen, mut starts) = (0, 0, 0);
+    let (mut acknowledged, mut shown, mut starts) = (0, 0, 0);
     loop {
         let at = crash(starts);
         if let Some(operation) = at {
@@ -74,8 +74,8 @@ fn run(seed: u64, mut crash: impl FnMut(u32) -> Option<u64>) -> u32 {
         let context = format!("seed {seed}, start {starts}, crash at {at:?}");
         starts += 1;
         let outcome = world.open().and_then(|(archive, _)| {
-            let from = check(&archive, acknowledged, seen, &context);
-            write(&archive, from, &mut acknowledged, &mut seen)?;
+            let from = check(&archive, acknowledged, shown, &context);
+            write(&archive, from, &mut acknowledged, &mut shown)?;
             Ok(check(&archive, BATCHES.len(), LAST, &context))
         });
         match outcome {

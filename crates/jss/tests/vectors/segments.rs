@@ -59,7 +59,7 @@ pub(crate) fn a_bare_block(files: &Files) {
     block.rows().for_each(|row| builder.push(row).unwrap());
     let again = Encoder::new().unwrap().encode(&builder.body()).unwrap();
     let again = alluvium_jss::read::decode_frame(&again, ReadLimits::default()).unwrap();
-    assert!(again.rows().eq(block.rows()) && block.len() > 0);
+    assert!(again.rows().eq(block.rows()) && !block.is_empty());
 }
 
 pub(crate) fn golden_files_are_read(files: &Files) {

@@ -1,0 +1,286 @@
+//! Requests and hints over one WebSocket, in CBOR.
+//!
+//! The connection is opened when it is first needed and again after it broke. Subscriptions that were attached to the one
+//! before are attached anew, and each then counts as having news: something may have been missed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use alluvium_env::Env;
+use alluvium_feed_protocol::limits::NUMBER_MAX;
+use alluvium_feed_protocol::message::Advanced;
+use alluvium_feed_protocol::{
+    ClientAction, Encoding, FeedAdvanced, Id, Message, Push, Request, RequestId, Response, SubscribeRequest,
+};
+use alluvium_feed_replica::Transport;
+use alluvium_websocket::{ConnectError, ConnectOptions, Message as Frame, Stream, WebSocket, connect};
+use parking_lot::Mutex;
+use ureq::http::{HeaderMap, header};
+
+use crate::http::exchange;
+use crate::server::{Credentials, Server, ServerError};
+
+/// What the connection speaks.
+const SUBPROTOCOL: &str = "feeds.v1.cbor";
+/// Hints that wait to be looked at. Further ones are dropped: each only says that there is something.
+const HINTS_MAX: usize = 16;
+/// The first pause after a connection that failed, in milliseconds; the real one is drawn below it, and the bound doubles.
+const PAUSE_MS_MIN: u64 = 250;
+/// The longest pause, in milliseconds.
+const PAUSE_MS_MAX: u64 = 30_000;
+
+/// A way to a server over a WebSocket. One for each space that is synchronised.
+#[derive(Debug)]
+pub struct SocketTransport {
+    url: String,
+    space: Id,
+    server: Server,
+    env: Env,
+    connection: tokio::sync::Mutex<Option<WebSocket<Stream>>>,
+    /// What is attached to the connection: the replicated feeds' subscription, and the one to all feeds.
+    attached: Mutex<[Option<Id>; 2]>,
+    hints: Mutex<VecDeque<FeedAdvanced>>,
+    is_live: AtomicBool,
+    failures: Mutex<u32>,
+}
+
+/// Why there is no connection.
+enum NoConnection {
+    /// In words.
+    Trouble(String),
+    /// The server has said why, in its own.
+    Refused(Box<Response>),
+}
+
+impl SocketTransport {
+    /// A transport to a server, for one space. Nothing is sent yet.
+    pub fn new(server: &Server, space: &Id, env: Env) -> Result<Self, ServerError> {
+        if server.roots_pem.is_some() {
+            return Err(ServerError::Roots("they are for `https` only".to_owned()));
+        }
+        let url = format!("{}/spaces/{}/ws", server.base()?, exchange::percent_encoded(space.as_str()));
+        Ok(Self {
+            url,
+            space: space.clone(),
+            server: server.clone(),
+            env,
+            connection: tokio::sync::Mutex::new(None),
+            attached: Mutex::default(),
+            hints: Mutex::default(),
+            is_live: AtomicBool::new(true),
+            failures: Mutex::new(0),
+        })
+    }
+
+    /// A new connection with everything attached. `request` is what a refusal answers.
+    async fn open(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
+        let mut socket = match self.connect(request).await {
+            Err(NoConnection::Refused(response)) if is_unauthorized(&response) && self.has_source() => {
+                self.connect(request).await?
+            }
+            other => other?,
+        };
+        let attached = self.attached.lock().clone();
+        for (place, subscription) in attached.into_iter().enumerate() {
+            let Some(subscription) = subscription else { continue };
+            let request_id = RequestId::parse("attach").unwrap_or_default();
+            let again = Request::Subscribe(SubscribeRequest {
+                request_id,
+                subscription_id: Some(subscription.clone()),
+                push: Some(Push::Hint),
+                ..SubscribeRequest::default()
+            });
+            match self.ask(&mut socket, &again).await.map_err(NoConnection::Trouble)? {
+                Response::Subscribe(answer) => self.keep(FeedAdvanced {
+                    space_id: self.space.clone(),
+                    subscription_id: subscription,
+                    position: answer.max_position,
+                    feed_ids: Vec::new(),
+                    count: 0,
+                }),
+                // The replica finds out when it pulls, and subscribes again.
+                _ => self.attached.lock()[place] = None,
+            }
+        }
+        *self.failures.lock() = 0;
+        self.is_live.store(true, Ordering::Release);
+        Ok(socket)
+    }
+
+    fn has_source(&self) -> bool {
+        matches!(self.server.credentials, Credentials::Source(_))
+    }
+
+    async fn connect(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
+        let trouble = |reason: String| NoConnection::Trouble(format!("{}: {reason}", self.url));
+        let token = match &self.server.credentials {
+            Credentials::None => None,
+            Credentials::Token(token) => Some(token.clone()),
+            Credentials::Source(source) => {
+                let source = Arc::clone(source);
+                let asked = tokio::task::spawn_blocking(move || source()).await;
+                asked.map_err(|error| trouble(error.to_string()))?
+            }
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let value = exchange::bearer(&token).map_err(|error| trouble(error.to_string()))?;
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        let options = ConnectOptions {
+            headers,
+            subprotocols: vec![SUBPROTOCOL.to_owned()],
+            timeout: self.server.connect_timeout,
+            ..ConnectOptions::default()
+        };
+        match connect(&self.url, options, Arc::clone(&self.env.random)).await {
+            Ok(connected) if connected.agreed.subprotocol.as_deref() == Some(SUBPROTOCOL) => {
+                Ok(connected.socket)
+            }
+            Ok(_) => Err(trouble("the server speaks something else".to_owned())),
+            Err(ConnectError::Refused(refusal)) => {
+                let read = exchange::read(
+                    refusal.status.as_u16(),
+                    &refusal.headers,
+                    &refusal.body,
+                    request,
+                    &self.url,
+                );
+                Err(read
+                    .map_or_else(NoConnection::Trouble, |response| NoConnection::Refused(Box::new(response))))
+            }
+            Err(error) => Err(trouble(error.to_string())),
+        }
+    }
+
+    /// Sends a request and waits for its answer; hints that come meanwhile are kept.
+    async fn ask(&self, socket: &mut WebSocket<Stream>, request: &Request) -> Result<Response, String> {
+        let asking = async {
+            let failed = |error: alluvium_websocket::Error| format!("{}: {error}", self.url);
+            socket.send(&Frame::binary(Encoding::Cbor.encode(request)?)).await.map_err(failed)?;
+            loop {
+                let Some(frame) = socket.next().await.map_err(failed)? else {
+                    return Err(format!("{}: the server has ended the connection", self.url));
+                };
+                if let Some(response) = self.read(&frame)?
+                    && response.request_id() == request.request_id()
+                {
+                    return Ok(response);
+                }
+            }
+        };
+        let timeout = || format!("{}: no answer in time", self.url);
+        tokio::time::timeout(self.server.call_timeout, asking).await.map_err(|_| timeout())?
+    }
+
+    /// The answer in a frame; a hint is kept.
+    fn read(&self, frame: &Frame) -> Result<Option<Response>, String> {
+        match Encoding::Cbor.decode_message(frame.payload(), None).map_err(|error| error.to_string())? {
+            Message::Response(response) => Ok(Some(response)),
+            Message::Advanced(Advanced::FeedAdvanced(hint)) => {
+                self.keep(hint);
+                Ok(None)
+            }
+        }
+    }
+
+    fn keep(&self, hint: FeedAdvanced) {
+        let mut hints = self.hints.lock();
+        if hints.len() < HINTS_MAX && hint.position <= NUMBER_MAX {
+            hints.push_back(FeedAdvanced { space_id: self.space.clone(), ..hint });
+        }
+    }
+
+    /// Remembers what is attached to the connection.
+    fn note(&self, asked: &SubscribeRequest, answer: &Response) {
+        let Response::Subscribe(answer) = answer else { return };
+        if asked.push != Some(Push::None) {
+            let place = usize::from(asked.all == Some(true));
+            self.attached.lock()[place] = Some(answer.subscription_id.clone());
+        }
+    }
+
+    /// Waits after a failure, longer each time and never as long as others.
+    async fn pause(&self) {
+        let failures = {
+            let mut failures = self.failures.lock();
+            *failures = failures.saturating_add(1);
+            *failures - 1
+        };
+        let bound = (PAUSE_MS_MIN << failures.min(16)).min(PAUSE_MS_MAX);
+        let drawn = bound / 10 + self.env.random.next_u64() % (bound - bound / 10);
+        tokio::time::sleep(Duration::from_millis(drawn)).await;
+    }
+
+    fn broke(&self, connection: &mut Option<WebSocket<Stream>>) {
+        *connection = None;
+        self.is_live.store(false, Ordering::Release);
+    }
+}
+
+fn is_unauthorized(response: &Response) -> bool {
+    matches!(response, Response::Error(error) if error.action() == ClientAction::Authenticate)
+}
+
+impl Transport for SocketTransport {
+    async fn call(&self, _space: &Id, request: Request) -> Result<Response, String> {
+        let mut connection = self.connection.lock().await;
+        // Taken out, so that a call that is given up leaves no connection with half a message.
+        let mut socket = match connection.take() {
+            Some(socket) => socket,
+            None => match self.open(&request).await {
+                Ok(socket) => socket,
+                Err(NoConnection::Refused(response)) => return Ok(*response),
+                Err(NoConnection::Trouble(reason)) => {
+                    self.broke(&mut connection);
+                    return Err(reason);
+                }
+            },
+        };
+        let answer = self.ask(&mut socket, &request).await;
+        match &answer {
+            Ok(response) => {
+                if let Request::Subscribe(subscribe) = &request {
+                    self.note(subscribe, response);
+                }
+                *connection = Some(socket);
+            }
+            Err(_) => self.broke(&mut connection),
+        }
+        answer
+    }
+
+    async fn hint(&self) -> FeedAdvanced {
+        loop {
+            if let Some(hint) = self.hints.lock().pop_front() {
+                return hint;
+            }
+            let mut connection = self.connection.lock().await;
+            let Some(socket) = connection.as_mut() else {
+                if self.attached.lock().iter().all(Option::is_none) {
+                    drop(connection);
+                    return std::future::pending().await;
+                }
+                self.pause().await;
+                let anything = Request::Subscribe(SubscribeRequest::default());
+                if let Ok(socket) = self.open(&anything).await {
+                    *connection = Some(socket);
+                }
+                continue;
+            };
+            let is_whole = match socket.next().await {
+                Ok(Some(frame)) => self.read(&frame).is_ok(),
+                Ok(None) | Err(_) => false,
+            };
+            if !is_whole {
+                self.broke(&mut connection);
+            }
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live.load(Ordering::Acquire)
+    }
+}

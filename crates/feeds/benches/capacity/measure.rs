@@ -1,0 +1,144 @@
+//! Restart, appends, pages, on a space that is full.
+
+use std::time::{Duration, Instant};
+
+use alluvium_feed_protocol::QueryRequest;
+use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::{Database, Durability};
+
+use crate::{Scale, append, block, database, memory, open, pages, query, rate};
+
+/// Appends of one block.
+const SINGLE: u64 = 500;
+/// Appends of many blocks.
+const BATCHES: u64 = 100;
+/// Blocks of each.
+const BATCH: u64 = 500;
+/// Writers that append single blocks at once.
+const WRITERS: u64 = 64;
+
+pub(crate) fn run(scale: &Scale) {
+    restart(scale);
+    let service = open(&scale.folder);
+    let head = query(&service, QueryRequest { limit: Some(1), ..QueryRequest::default() }).max_position;
+    pages::run(scale, &service, head);
+    // Sequences of feeds that no earlier run has used.
+    let base = scale.blocks + head;
+    let (median, worst) = crate::timed(SINGLE, |number| {
+        append(&service, vec![block(scale, number % scale.feeds, base + number)]);
+    });
+    println!(
+        "append of one block: {median:.0?}, p99 {worst:.0?}, {:.0}/s one after the other",
+        1.0 / median.as_secs_f64()
+    );
+    many_writers(scale, &service, base + SINGLE);
+    let base = base + 2 * SINGLE + WRITERS * SINGLE;
+    let began = Instant::now();
+    for number in 0..BATCHES {
+        let blocks = (0..BATCH).map(|at| block(scale, at % scale.feeds, base + number * BATCH + at));
+        append(&service, blocks.collect());
+    }
+    println!("appends of {BATCH} blocks: {:.0} blocks/s", rate(BATCHES * BATCH, began.elapsed()));
+    let (now, most) = memory();
+    println!("memory: {now} MiB, at most {most} MiB");
+    service.close();
+    drop(service);
+    plain(scale);
+}
+
+/// From the start of the service to the first answers.
+fn restart(scale: &Scale) {
+    let began = Instant::now();
+    let service = open(&scale.folder);
+    let page = query(&service, QueryRequest { limit: Some(50), ..QueryRequest::default() });
+    let first = began.elapsed();
+    append(&service, vec![block(scale, 0, scale.blocks + page.max_position + 1_000_000_000)]);
+    println!("restart: the first page after {first:.1?}, the first append after {:.1?}", began.elapsed());
+    service.close();
+}
+
+/// Single blocks of many writers, which become one transaction when they wait together.
+fn many_writers(scale: &Scale, service: &std::sync::Arc<alluvium_feeds::Service>, base: u64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let began = Instant::now();
+    runtime.block_on(async {
+        let mut tasks = Vec::new();
+        for writer in 0..WRITERS {
+            let (scale, service) = (scale.clone(), std::sync::Arc::clone(service));
+            tasks.push(tokio::spawn(async move {
+                for number in 0..SINGLE {
+                    let blocks = vec![block(&scale, writer % scale.feeds, base + writer * SINGLE + number)];
+                    let request = alluvium_feed_protocol::AppendRequest { blocks, ..Default::default() };
+                    let request = alluvium_feed_protocol::Request::Append(request);
+                    let principal = alluvium_feeds::Principal::anyone();
+                    let answer = service.handle(&principal, &crate::space(), request, None).await;
+                    assert!(matches!(answer, alluvium_feed_protocol::Response::Append(_)), "{answer:?}");
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.expect("a writer");
+        }
+    });
+    println!("appends of one block by {WRITERS} writers: {:.0}/s", rate(WRITERS * SINGLE, began.elapsed()));
+}
+
+/// The same inserts as statements alone, on a copy of nothing: a file with the same tables and indexes that is filled
+/// with as many rows as a tenth of the space. Nothing is hashed, checked or answered.
+fn plain(scale: &Scale) {
+    let folder = tempfile::tempdir_in(&scale.folder).expect("a folder");
+    let path = folder.path().join("plain.sqlite");
+    drop(Database::open(&path, Durability::Machine).expect("a database"));
+    let mut connection = Connection::open(&path).expect("a database");
+    connection.pragma_update(None, "synchronous", "FULL").expect("a pragma");
+    for feed in 0..scale.feeds {
+        let sql = "INSERT INTO feeds (feedPrivateId, spaceId, feedId) VALUES (?1, 'capacity', ?2)";
+        connection.execute(sql, (feed + 1, crate::feed(feed).as_str())).expect("a feed");
+    }
+    let total = (scale.total() / 10).max(BATCH);
+    let mut position = 0u64;
+    let (mut took, mut last) = (Duration::ZERO, Duration::ZERO);
+    while position < total {
+        let began = Instant::now();
+        insert(scale, &mut connection, &mut position, BATCH);
+        last = began.elapsed();
+        took += last;
+    }
+    println!(
+        "plain inserts, {BATCH} a transaction, {total} rows: {:.0} rows/s, the last at {:.0}",
+        rate(position, took),
+        rate(BATCH, last)
+    );
+    let (median, worst) = crate::timed(SINGLE, |_| insert(scale, &mut connection, &mut position, 1));
+    println!("plain insert of one row: {median:.0?}, p99 {worst:.0?}, {:.0}/s", 1.0 / median.as_secs_f64());
+    drop(connection);
+    drop(database(&scale.folder));
+}
+
+fn insert(scale: &Scale, connection: &mut Connection, position: &mut u64, count: u64) {
+    let transaction = connection.transaction().expect("a transaction");
+    for _ in 0..count {
+        *position += 1;
+        let (feed, sequence) = (*position % scale.feeds, *position / scale.feeds);
+        let block = block(scale, feed, sequence);
+        let mut hash = [0u8; 32];
+        hash[..8].copy_from_slice(&position.to_le_bytes());
+        transaction
+            .prepare_cached(
+                "INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, timestamp, \
+                 insertionTimestamp, dataHash, positionCheck, data) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?5, ?6, ?2, ?7)",
+            )
+            .expect("a statement")
+            .execute((
+                feed + 1,
+                *position,
+                sequence,
+                block.actor_id.as_str(),
+                block.timestamp,
+                hash,
+                &block.data.0[..],
+            ))
+            .expect("a row");
+    }
+    transaction.commit().expect("a commit");
+}
