@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
 /// Crates of development: they may use everything, and nothing may use them.
 const DEVELOPMENT: &[&str] = &[
     "alluvium-feeds-sim",
+    "alluvium-jetstream-sim",
     "alluvium-sim",
     "alluvium-bench",
     "alluvium-conformance",
