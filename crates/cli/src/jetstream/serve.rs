@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_http::{
-    Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions, Shutdown,
-    bind, default_reactors, heavy_reactors,
+    Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions,
+    Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
 use alluvium_server::config::LogFormat;
-use alluvium_server::{log_to_stderr, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE};
+use alluvium_server::{
+    EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
+};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,7 +49,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "ALLUVIUM_JETSTREAM_LISTEN")]
     listen: SocketAddr,
     /// Where everything is kept.
-    #[arg(long, value_name = "DIR", default_value = "alluvium-jetstream", env = "ALLUVIUM_JETSTREAM_DATA_DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "alluvium-jetstream",
+        env = "ALLUVIUM_JETSTREAM_DATA_DIR"
+    )]
     data_dir: PathBuf,
     /// With an empty archive: begin behind this number of the relay, 0 for all that it still has; else with what comes.
     #[arg(long, value_name = "NUMBER")]
@@ -117,7 +124,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, LogFormat::Text);
-    let listener = bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
+    let listener =
+        bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {
         plc: args.plc.clone(),
         start_cursor: args.start_cursor,

@@ -30,11 +30,7 @@ fn row(did: &str) -> Row {
 
 fn batch(number: u64) -> Batch {
     let did = format!("did:plc:{number:05}");
-    Batch {
-        rows: vec![row(&did)],
-        changes: vec![Change::IdentitySeq(did, number)],
-        cursor: Some(number),
-    }
+    Batch { rows: vec![row(&did)], changes: vec![Change::IdentitySeq(did, number)], cursor: Some(number) }
 }
 
 #[test]
@@ -65,7 +61,8 @@ fn batches_become_durable_in_order_and_outlive_a_restart() {
         true
     });
     assert_eq!(scanned, Ok(()));
-    let expected: Vec<_> = (1..=2500).map(|number| (format!("did:plc:{number:05}"), encode_seq(number))).collect();
+    let expected: Vec<_> =
+        (1..=2500).map(|number| (format!("did:plc:{number:05}"), encode_seq(number))).collect();
     assert_eq!(seen, expected);
     let mut some = 0;
     let scanned = archived.scan(prefix::IDENTITY_SEQ, &mut |_, _| {
