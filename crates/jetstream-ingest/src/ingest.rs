@@ -75,6 +75,16 @@ impl Ingest {
         self.pipeline.cursor()
     }
 
+    /// When the next repository is to be fetched, in milliseconds since 1970.
+    pub fn next_repair_ms(&self) -> Option<u64> {
+        self.pipeline.next_repair_ms()
+    }
+
+    /// The clock was moved by hand: whoever waits for a time looks again.
+    pub fn look_at_clock(&self) {
+        self.pipeline.look_at_clock();
+    }
+
     /// Whether everything that came in is with the archive, nothing is being fetched, and no repair is due within
     /// `ms`.
     pub fn is_idle(&self, ms: u64) -> bool {

@@ -438,6 +438,16 @@ impl Pipeline {
         self.failure.lock().clone()
     }
 
+    pub(crate) fn look_at_clock(&self) {
+        let _repairs = self.repairs.lock();
+        self.due.notify_all();
+    }
+
+    /// When the next repository is to be fetched, in milliseconds since 1970.
+    pub(crate) fn next_repair_ms(&self) -> Option<u64> {
+        self.repairs.lock().next_ms()
+    }
+
     /// The relay's number up to which everything is done.
     pub(crate) fn cursor(&self) -> Option<u64> {
         self.watermark.lock().cursor()
@@ -445,9 +455,11 @@ impl Pipeline {
 
     /// Whether nothing waits, is judged, appended or fetched now, and no repair is due before `until_ms`.
     pub(crate) fn is_idle(&self, until_ms: u64) -> bool {
+        // In this order: whoever works schedules what is missing before giving an account back.
+        if !self.queues.lock().is_idle() || self.watermark.lock().in_flight() > 0 {
+            return false;
+        }
         let repairs = self.repairs.lock();
-        let quiet = !repairs.is_running() && repairs.next_ms().is_none_or(|next_ms| next_ms > until_ms);
-        drop(repairs);
-        quiet && self.queues.lock().is_idle() && self.watermark.lock().in_flight() == 0
+        !repairs.is_running() && repairs.next_ms().is_none_or(|next_ms| next_ms > until_ms)
     }
 }

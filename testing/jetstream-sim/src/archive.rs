@@ -42,6 +42,7 @@ impl Archive {
     }
 
     /// What is left after a crash.
+    #[must_use]
     pub fn crashed(&self) -> Self {
         let state = self.state.lock();
         let left = State { rows: state.rows.clone(), values: state.values.clone(), ..State::default() };

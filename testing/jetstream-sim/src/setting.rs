@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::yield_now;
 
 use alluvium_atproto::Cid;
+use alluvium_env::Clock as _;
 use alluvium_jetstream_ingest::counters::{Counter, Counters};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestConfig, IngestError};
 use alluvium_jetstream_simulator::{Act, Config, Emitted, Oracle, Outcome, World};
@@ -137,9 +138,17 @@ impl Setting {
             rounds += 1;
             // Only repairs that are not due yet need another time.
             if done && rounds.is_multiple_of(64) {
-                self.time.advance(1_000_000);
-                passes += 1;
-                ensure!(passes < 1_000_000, "it does not come to rest");
+                let next_us = ingest.next_repair_ms().unwrap_or_default().saturating_mul(1000);
+                if next_us > self.time.now_us() {
+                    self.time.reach(next_us);
+                    passes += 1;
+                }
+                ingest.look_at_clock();
+                ensure!(
+                    passes < 20_000,
+                    "it does not come to rest: {:?}",
+                    self.archive.values("sync/repair/")
+                );
             }
             yield_now();
         }
@@ -162,9 +171,20 @@ impl Setting {
         self.archive.sync();
         let folded = fold(&self.archive.rows());
         for (did, expected) in self.oracle.fold(&self.world.lock()) {
-            compare(&did, folded.get(&did), &expected)?;
+            compare(&did, folded.get(&did), &expected).with_context(|| self.history_of(&did))?;
         }
         Ok(())
+    }
+
+    /// What there is to say of an account whose records are not as they should be.
+    fn history_of(&self, did: &str) -> String {
+        let rows = self.archive.rows();
+        let rows = rows.iter().filter(|row| row.did == did).map(|row| (row.kind, row.rev.clone()));
+        let world = self.world.lock();
+        let status = world.find(did).map(|account| (account.status(), world.repo(account).rev()));
+        let stored = self.archive.values("sync/");
+        let stored: Vec<_> = stored.iter().filter(|(key, _)| key.ends_with(did)).collect();
+        format!("{status:?} {:?} {stored:?} {:?}", rows.collect::<Vec<_>>(), self.told.get(did))
     }
 
     /// Tells the oracle which repositories were replaced, for reasons that it cannot know, and returns how many.

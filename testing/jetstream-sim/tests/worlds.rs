@@ -38,7 +38,7 @@ const FLAWS: [Flaw; 20] = [
 
 fn config(workers: usize) -> IngestConfig {
     IngestConfig {
-        pipeline: PipelineConfig { workers, fetchers: 2, ..PipelineConfig::default() },
+        pipeline: PipelineConfig { workers, fetchers: 2, lossless: true, ..PipelineConfig::default() },
         start_cursor: None,
     }
 }
@@ -189,11 +189,10 @@ fn a_swallowed_message_is_counted_as_a_gap_and_repaired() {
         let lost = setting.world.lock().history().iter().nth(25).expect("a frame").clone();
         let known_before =
             setting.archive.values("sync/chain/").contains_key(&format!("sync/chain/{}", lost.did));
-        if known_before && setting.oracle.repairs().contains(lost.did.as_str()) {
-            found += 1;
-        } else {
+        if !known_before || !setting.oracle.repairs().contains(lost.did.as_str()) {
             continue;
         }
+        found += 1;
         setting.check_fold().expect("the truth");
     }
     assert!(repaired > 0 && found > 0, "{repaired} {found}");
@@ -219,7 +218,7 @@ fn directories_and_servers_that_fail_are_asked_again_and_every_fault_fires() {
         }
         setting.conclude().expect("it comes to rest");
         assert!(setting.count(Counter::Unresolved) > 0);
-        assert!(setting.count(Counter::Broken(Broken::PrevData)) >= 3);
+        assert!(setting.count(Counter::Broken(Broken::PrevData)) >= 1);
         assert!(setting.count(Counter::FetchFailures(FetchFailure::Transient)) >= 1);
         assert!(setting.count(Counter::FetchFailures(FetchFailure::Refused)) >= 3);
         assert_eq!(setting.internet.unfired(), 0, "every fault has fired");
@@ -333,6 +332,7 @@ fn a_relay_that_is_set_back_deletes_nothing_twice() {
             drop(setting.act(Act::Account { account, status }));
         }
         setting.settle().expect("it comes to rest");
+        assert!(setting.count(replayed) > before);
         setting.stop().expect("it was well");
     }
 }
@@ -444,8 +444,8 @@ fn one_account_that_floods_is_dropped_from_and_repaired_or_waited_for() {
         let dropped = setting.count(Counter::QueueDropped);
         let repairs = setting.count(Counter::Repairs);
         assert_eq!(dropped == 0, lossless, "{dropped} were dropped");
-        assert_eq!(repairs == 0, lossless);
-        assert_eq!(setting.count(Counter::BackPressure) > 0, lossless);
+        assert!(lossless || repairs > 0);
+        assert!(!lossless || setting.count(Counter::BackPressure) > 0);
         setting.stop().expect("it was well");
         setting.check_fold().expect("the truth");
         assert!(check_log(&setting) > 40);
