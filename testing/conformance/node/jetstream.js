@@ -111,16 +111,16 @@ await check("@atcute/jetstream goes on where it was when the server is killed", 
 });
 
 await check("EventSource follows the network, over a graceful restart", async () => {
-  const source = new EventSource(`${url}/streams/events?live=sse&offset=-1&kinds=commit`);
   const truth = await expected("");
+  const source = new EventSource(`${url}/streams/events?live=sse&offset=-1&kinds=commit`);
   const seen = new Map();
   let next;
   await new Promise((resolve, reject) => {
+    source.addEventListener("control", (message) => (next = JSON.parse(message.data)));
     source.addEventListener("data", (message) => {
       for (const event of JSON.parse(message.data)) seen.set(event.seq, event);
-      if (truth.every((event) => seen.has(event.seq))) resolve();
+      if (truth.every((event) => seen.has(event.seq))) setImmediate(resolve);
     });
-    source.addEventListener("control", (message) => (next = JSON.parse(message.data)));
     setTimeout(() => reject(new Error(`${seen.size} events`)), 60_000).unref();
   });
   source.close();
