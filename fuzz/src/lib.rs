@@ -8,3 +8,4 @@ pub mod feed;
 pub mod ingest;
 pub mod journal;
 pub mod protocol;
+pub mod websocket;

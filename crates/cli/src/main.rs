@@ -1,6 +1,7 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
 mod feed;
+mod jetstream;
 mod serve;
 mod stream;
 
@@ -33,6 +34,9 @@ enum Command {
     Feed(feed::FeedArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
+    /// Follow, keep and serve a network of the AT Protocol.
+    #[command(subcommand)]
+    Jetstream(jetstream::JetstreamCommand),
 }
 
 /// Columns of a line of the table of exit codes.
@@ -63,5 +67,6 @@ fn main() -> ExitCode {
         Command::Stream(args) => stream::run(args),
         Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
+        Command::Jetstream(command) => jetstream::run(&command),
     }
 }

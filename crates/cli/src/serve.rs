@@ -18,7 +18,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed,
+    exit_codes_help, feed, jetstream,
     stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
 };
 
@@ -122,7 +122,10 @@ pub(crate) fn run(args: &ServerArgs) -> ExitCode {
 /// Runs `alluvium config …`.
 pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
     let text = match command {
-        ConfigCommand::Docs => Ok(docs_markdown() + &stream::docs_markdown() + &feed::docs_markdown()),
+        ConfigCommand::Docs => Ok(docs_markdown()
+            + &stream::docs_markdown()
+            + &feed::docs_markdown()
+            + &jetstream::docs_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),
         ConfigCommand::Check(args) => args.load().map(|_| "the configuration is valid\n".to_owned()),
     };

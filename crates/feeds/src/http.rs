@@ -71,7 +71,7 @@ pub(crate) struct State {
     gate: Arc<dyn Gate>,
     pub(crate) options: SurfaceOptions,
     bodies: BodyBudget,
-    sockets: socket::Budget,
+    sockets: Arc<socket::Budget>,
     pub(crate) waiters: tokio::sync::Semaphore,
     pub(crate) shutdown: Shutdown,
 }
@@ -91,7 +91,7 @@ impl Surface {
         shutdown: Shutdown,
     ) -> Self {
         let bodies = BodyBudget::new(options.bodies_bytes_max);
-        let sockets = socket::Budget::new(options.bodies_bytes_max);
+        let sockets = Arc::new(socket::Budget::new(options.bodies_bytes_max));
         let waiters = tokio::sync::Semaphore::new(options.waiters_max);
         Self(Arc::new(State { service, gate, options, bodies, sockets, waiters, shutdown }))
     }

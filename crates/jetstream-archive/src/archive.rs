@@ -190,6 +190,11 @@ impl Archive {
         self.0.shared.view.read().manifest.clone()
     }
 
+    /// The number of the next row; one more than the last that readers see.
+    pub fn next_seq(&self) -> u64 {
+        self.0.shared.view.read().hot.tip()
+    }
+
     /// A reader that begins at this row, or at the first one after it that is there.
     pub fn reader(&self, from: u64) -> Reader {
         Reader::new(self.clone(), from)

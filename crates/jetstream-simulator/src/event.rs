@@ -242,6 +242,20 @@ impl Flaw {
         Self::StaleRev,
     ];
 
+    /// Whether a consumer finds it before it compares the commit with what it knows of the account. One that is found
+    /// behind that, in what is signed, does not hide a break.
+    pub const fn is_found_first(self) -> bool {
+        !matches!(
+            self,
+            Self::BadSignature
+                | Self::HighS
+                | Self::OldKey
+                | Self::OtherDid
+                | Self::OtherVersion
+                | Self::OtherRev
+        )
+    }
+
     /// What a consumer must do that has seen a commit of the account before.
     pub const fn effect(self) -> Effect {
         match self {

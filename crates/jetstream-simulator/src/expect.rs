@@ -2,6 +2,9 @@
 //!
 //! An [`Oracle`] is shown what the relay emitted, in the order in which it was emitted and without what a consumer
 //! never got. It checks no signature and reads no block: it knows what is wrong with a frame because the world says so.
+//!
+//! It takes the consumer to keep up. One that is behind meets a commit when the directory already has another key or
+//! none, and must reject what was right when it was made: where the past is replayed, leave out rotations and tombstones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,10 +124,11 @@ impl Oracle {
                 Outcome::Rows(vec![Row::Account { status: *status }])
             }
             Event::Commit { .. } | Event::Sync { .. } => {
-                let before = emitted.flaw.map(Flaw::effect);
-                // A frame that is rejected says nothing about an account, least of all one with another name.
-                if before == Some(Effect::Reject) && matches!(emitted.event, Event::Commit { .. }) {
-                    return emitted.flaw.map_or(Outcome::Replay, Outcome::Rejected);
+                // Such a frame says nothing about an account, least of all one whose name is none.
+                let rejected =
+                    emitted.flaw.filter(|flaw| flaw.effect() == Effect::Reject && flaw.is_found_first());
+                if let Some(flaw) = rejected {
+                    return Outcome::Rejected(flaw);
                 }
                 let mut known = known(self);
                 let outcome = match &emitted.event {
@@ -187,6 +191,8 @@ impl Known {
         if self.chain.as_ref().is_some_and(|(stored, _)| rev <= stored.as_str()) {
             return if self.is_repaired { Outcome::Repairing } else { Outcome::Replay };
         }
+        // Whether it is taken as it is, or found in what is fetched, decides whether its record is there.
+        self.is_uncertain |= self.is_repaired && ops.iter().any(|op| op.gate == Some(Gate::MissingBlock));
         // The first commit of an account begins a chain, and older servers do not say what comes before.
         let is_broken =
             self.chain.as_ref().zip(prev_data).is_some_and(|((_, stored), prev_data)| prev_data != *stored);
@@ -195,9 +201,11 @@ impl Known {
         if is_broken || is_damaged {
             return self.resync(rev, data);
         }
+        if let Some(flaw) = flaw.filter(|flaw| flaw.effect() == Effect::Reject) {
+            return if self.is_repaired { Outcome::Repairing } else { Outcome::Rejected(flaw) };
+        }
         self.chain = Some((rev.to_owned(), data));
         if self.is_repaired {
-            self.is_uncertain |= ops.iter().any(|op| op.gate == Some(Gate::MissingBlock));
             return Outcome::Repairing;
         }
         Outcome::Rows(ops.iter().filter(|op| op.gate.is_none()).map(|op| self.take(op, rev)).collect())
@@ -220,9 +228,6 @@ impl Known {
     }
 
     fn sync(&mut self, rev: &str, data: Cid, flaw: Option<Flaw>) -> Outcome {
-        if let Some(flaw @ (Flaw::InvalidRev | Flaw::FutureRev)) = flaw {
-            return Outcome::Rejected(flaw);
-        }
         match &mut self.chain {
             Some((stored, _)) if rev <= stored.as_str() => {
                 if self.is_repaired {
@@ -245,7 +250,6 @@ impl Known {
 
     fn resync(&mut self, rev: &str, data: Cid) -> Outcome {
         self.chain = Some((rev.to_owned(), data));
-        self.is_uncertain = false;
         let first = !std::mem::replace(&mut self.is_repaired, true);
         if first { Outcome::Resync } else { Outcome::Repairing }
     }

@@ -30,21 +30,27 @@
 mod config;
 mod event;
 mod expect;
+mod fault;
 mod frame;
 mod history;
 mod identity;
 mod random;
 pub mod record;
 mod repo;
+pub mod serve;
+mod subscription;
 mod text;
 mod world;
 
 pub use config::{ACCOUNTS_MAX, Config, ConfigError, HOSTS_MAX, INITIAL_RECORDS_MAX, Mix, START_MICROS};
 pub use event::{Action, Effect, Emitted, Event, Flaw, Op, Status};
 pub use expect::{Fold, Oracle, Outcome, Row};
+pub use fault::{Armed, Fault, Faults, TooManyFaults};
 pub use frame::{error as error_frame, info as info_frame};
 pub use history::{Gone, History};
 pub use identity::DOMAIN;
 pub use random::Random;
 pub use repo::{Gate, Record, Repo};
+pub use serve::Simulator;
+pub use subscription::{Next, Subscription};
 pub use world::{Account, Act, FRAME_BYTES_MAX, Host, Lie, Operation, World, WorldError};

@@ -71,9 +71,14 @@ impl KindSet {
         }
     }
 
+    /// Whether events of this topic pass.
+    pub fn has_topic(&self, topic: Topic) -> bool {
+        self.0.as_ref().is_none_or(|topics| topics.contains(&topic))
+    }
+
     /// Whether changes of records pass.
     pub fn has_commits(&self) -> bool {
-        self.0.as_ref().is_none_or(|topics| topics.contains(&Topic::Commit))
+        self.has_topic(Topic::Commit)
     }
 }
 
@@ -146,6 +151,16 @@ impl Collections {
     /// Whether every collection passes.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.prefixes.is_empty()
+    }
+
+    /// The collections that were named whole.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    /// The beginnings of collections, each with the dot at its end.
+    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
+        self.prefixes.iter().map(|prefix| &**prefix)
     }
 
     /// Whether a collection passes. The empty one, of a change without a record, always does.

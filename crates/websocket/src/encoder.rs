@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     decoder::Role,
-    deflate::{DeflateError, Deflater, alone},
+    deflate::{DeflateError, Deflater, WINDOW_BITS_MIN, alone},
     extension::Deflate,
     frame::{HEADER_BYTES_MAX, Header, Opcode, mask},
     message::{EncodedFrame, Message, header},
@@ -47,7 +47,9 @@ impl Encoder {
 
     /// The encoder of a client, with the randomness for its masks (§5.3 wants it to be unpredictable).
     pub fn client(deflate: Option<&Deflate>, masks: Arc<dyn Random>) -> Self {
-        Self { masks: Some(masks), deflate: deflate.map(|agreed| Own::new(agreed, Role::Client)) }
+        let own = deflate.map(|agreed| Own::new(agreed, Role::Client));
+        // A window that zlib has not is kept by compressing nothing.
+        Self { masks: Some(masks), deflate: own.filter(|own| own.window_bits >= WINDOW_BITS_MIN) }
     }
 
     /// A message in one frame, deflated if that was agreed on and it is long enough.

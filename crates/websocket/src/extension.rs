@@ -51,7 +51,7 @@ pub struct Deflate {
     pub client_no_context_takeover: bool,
     /// See [`DeflateOptions`].
     pub server_max_window_bits: u8,
-    /// See [`DeflateOptions`]; 8 where the client says so, which is its own matter.
+    /// See [`DeflateOptions`]. With 8, which zlib has not, the client compresses nothing and only inflates.
     pub client_max_window_bits: u8,
 }
 
@@ -147,8 +147,11 @@ pub fn offer(options: &DeflateOptions) -> String {
     if options.server_max_window_bits < WINDOW_BITS_MAX {
         push_bits(&mut offer, "server_max_window_bits", options.server_max_window_bits);
     }
+    // Said even without a bound: some servers refuse clients that do not know how to keep one.
+    offer.push_str("; client_max_window_bits");
     if options.client_max_window_bits < WINDOW_BITS_MAX {
-        push_bits(&mut offer, "client_max_window_bits", options.client_max_window_bits);
+        offer.push('=');
+        offer.push_str(&options.client_max_window_bits.to_string());
     }
     offer
 }
@@ -168,14 +171,10 @@ pub fn accepted<'a>(
     let server_bits = answer.server_max_window_bits.unwrap_or(WINDOW_BITS_MAX);
     let client_bits = match answer.client_max_window_bits {
         Client::Absent => options.client_max_window_bits,
-        // Only if the client said that it knows how to.
-        Client::Bits(bits) if options.client_max_window_bits < WINDOW_BITS_MAX => {
-            bits.min(options.client_max_window_bits)
-        }
-        Client::Bare | Client::Bits(_) => return Err(ExtensionError),
+        Client::Bits(bits) => bits.min(options.client_max_window_bits),
+        Client::Bare => return Err(ExtensionError),
     };
     let is_as_asked = server_bits <= options.server_max_window_bits
-        && client_bits >= WINDOW_BITS_MIN
         && (answer.server_no_context_takeover || !options.server_no_context_takeover);
     if !is_as_asked {
         return Err(ExtensionError);
@@ -380,12 +379,17 @@ mod tests {
         let own = "permessage-deflate; client_no_context_takeover; server_max_window_bits=12";
         let agreed = Deflate { client_no_context_takeover: true, server_max_window_bits: 12, ..plain };
         assert_eq!(accepted([own], Some(&LOOSE)), Ok(Some(agreed)));
+        for bits in 8..16 {
+            let agreed = Deflate { client_max_window_bits: bits, ..plain };
+            let answer = format!("permessage-deflate; client_max_window_bits={bits}");
+            assert_eq!(accepted([answer.as_str()], Some(&LOOSE)), Ok(Some(agreed)));
+        }
         for (answer, options) in [
             ("permessage-deflate", None),
             ("permessage-bzip2", Some(&LOOSE)),
             ("permessage-deflate, permessage-deflate", Some(&LOOSE)),
-            ("permessage-deflate; client_max_window_bits=12", Some(&LOOSE)),
-            ("permessage-deflate; client_max_window_bits=8; server_max_window_bits=9", Some(&small)),
+            ("permessage-deflate; client_max_window_bits", Some(&LOOSE)),
+            ("permessage-deflate; client_max_window_bits=7", Some(&LOOSE)),
             ("permessage-deflate", Some(&small)),
             ("permessage-deflate; server_max_window_bits=11", Some(&small)),
             ("permessage-deflate", Some(&DeflateOptions::default())),

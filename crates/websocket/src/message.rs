@@ -133,6 +133,12 @@ impl EncodedFrame {
         Ok(Self { bytes: Bytes::from(bytes).slice(begin..), window_bits: Some(window_bits) })
     }
 
+    /// A frame that was encoded before, from what [`bytes`](Self::bytes) and [`window_bits`](Self::window_bits) gave.
+    /// Anything else breaks the connections that it is sent to.
+    pub const fn from_parts(bytes: Bytes, window_bits: Option<u8>) -> Self {
+        Self { bytes, window_bits }
+    }
+
     /// The frame as it is sent.
     pub const fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -41,9 +41,24 @@ pub(crate) fn drive(
     let scratch = tempfile::tempdir()?;
     let flags = ["--long-poll-timeout", "2s"];
     let launch = Launch::new(binary, &scratch.path().join("data"), &flags).with_store(store);
-    let mut server = launch.start()?;
+    let mut server = Some(launch.start()?);
+    script.env("ALLUVIUM_TEST_URL", format!("http://{}", server.as_ref().context("it runs")?.address));
+    converse(client, script, report, |how| {
+        server = Some(restart(server.take().context("it runs")?, how)?);
+        Ok(())
+    })?;
+    server.context("it runs")?.stop()?;
+    Ok(())
+}
+
+/// Runs a script and listens to what it says.
+pub(crate) fn converse(
+    client: &str,
+    mut script: Command,
+    report: &mut Report,
+    mut restart: impl FnMut(&str) -> Result<()>,
+) -> Result<()> {
     let mut child = script
-        .env("ALLUVIUM_TEST_URL", format!("http://{}", server.address))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -60,7 +75,7 @@ pub(crate) fn drive(
                 report.check(&name, || Ok(()));
             }
             ("RESTART", how) => {
-                server = restart(server, how)?;
+                restart(how)?;
                 answers.write_all(b"done\n")?;
             }
             _ => println!("        {line}"),
@@ -71,7 +86,6 @@ pub(crate) fn drive(
         Some(name) => report.check(&name, || bail!("the script ended with {status}")),
         None => ensure!(status.success(), "{client}: the script ended with {status} after its last claim"),
     }
-    server.stop()?;
     Ok(())
 }
 

@@ -109,6 +109,11 @@ impl Connection {
         self.stream.get_mut().write_all(bytes)
     }
 
+    /// Reads bytes as they are.
+    pub(crate) fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(bytes)
+    }
+
     /// Reads the answer to a request that was sent piece by piece.
     pub(crate) fn finish(&mut self) -> io::Result<Response> {
         self.read_response(false)

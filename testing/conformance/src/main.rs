@@ -8,8 +8,11 @@
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
+//! * `simulator` – the network that is made up, as a consumer sees it.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
+//! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
+//! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -31,6 +34,8 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod simulator;
+mod sockets;
 mod suite;
 mod tools;
 mod writer;
@@ -69,10 +74,16 @@ enum Claim {
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
     Feeds(feeds::Options),
+    /// `alluvium jetstream simulate`: the same network from the same seed, and faults that come once.
+    Simulator,
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
     FullDisk(full_disk::Options),
+    /// WebSockets against the implementations of others, as client and as server, with all kinds of compression.
+    Websockets,
+    /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
+    FeedSockets(sockets::crowd::Options),
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -101,8 +112,11 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
+        Claim::Simulator => simulator::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
+        Claim::Websockets => sockets::peers::run(&mut report)?,
+        Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

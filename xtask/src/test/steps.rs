@@ -66,6 +66,16 @@ pub(super) const STEPS: &[Step] = &[
         about: "buckets, snapshots and bootstrap, in every state of the store",
         run: || black_box("buckets"),
     },
+    Step {
+        name: "websockets",
+        about: "WebSockets against npm ws and PyPI websockets",
+        run: || black_box("websockets"),
+    },
+    Step {
+        name: "feed-sockets",
+        about: "feeds over WebSocket: npm clients, a thousand subscribers",
+        run: || black_box("feed-sockets"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
@@ -76,6 +86,11 @@ pub(super) const STEPS: &[Step] = &[
         name: "crash-feeds",
         about: "feeds: kill -9 of clients and server, cut connections, lost data",
         run: || black_box("feeds"),
+    },
+    Step {
+        name: "simulator",
+        about: "a network that is made up, over its sockets",
+        run: || black_box("simulator"),
     },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {

@@ -4,12 +4,15 @@
 //! encoding, that of its subprotocol (`feeds.v1.json`, `feeds.v1.cbor`) or else of its first message. Requests are carried
 //! out at the same time and answered as they are done, so who needs an order waits for an answer.
 //!
-//! What a reader does not take is bounded. While more than [`BACKLOG_BYTES`] wait for it, nothing more is read from it.
-//! While anything waits, hints are not written but merged in the listener. After [`BACKLOG_TIMEOUT`] it is dropped.
+//! What a reader does not take is bounded. A request is begun only while what its socket holds, answers included, leaves
+//! room for it ([`room`]); the others wait. While more than [`BACKLOG_BYTES`] wait in either direction, nothing more is
+//! read. While anything waits to be written, hints are merged in the listener instead. After [`BACKLOG_TIMEOUT`] the
+//! reader is dropped.
 
-use std::collections::HashSet;
+mod room;
+
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alluvium_feed_protocol::{Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, RequestId};
@@ -21,6 +24,8 @@ use alluvium_websocket::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 
+pub(super) use self::room::Budget;
+use self::room::{Held, cost};
 use super::refusal::Refusal;
 use super::{State, credentials, principal};
 use crate::hub::Listener;
@@ -29,7 +34,7 @@ use crate::principal::Principal;
 /// The subprotocols, best first.
 const SUBPROTOCOLS: [(&str, Encoding); 2] =
     [("feeds.v1.cbor", Encoding::Cbor), ("feeds.v1.json", Encoding::Json)];
-/// How much may wait for a reader before nothing more is read from it.
+/// How much may wait to be written, or to be carried out, before nothing more is read.
 const BACKLOG_BYTES: usize = 1024 * 1024;
 /// How long something may wait for a reader before it is dropped.
 const BACKLOG_TIMEOUT: Duration = Duration::from_mins(1);
@@ -37,32 +42,6 @@ const BACKLOG_TIMEOUT: Duration = Duration::from_mins(1);
 const HINT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long open requests are waited for when the server stops.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Bytes of requests that are being carried out and of answers that wait for their readers, over all sockets.
-#[derive(Debug)]
-pub(super) struct Budget {
-    held: AtomicUsize,
-    bytes_max: usize,
-}
-
-impl Budget {
-    pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { held: AtomicUsize::new(0), bytes_max }
-    }
-
-    /// Counts bytes that are there, whatever the budget.
-    fn hold(self: &Budget, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn release(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    fn is_used_up(&self) -> bool {
-        self.held.load(Ordering::Relaxed) >= self.bytes_max
-    }
-}
 
 /// Agrees to a socket, for one space or for any.
 pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> Result<Response, Refusal> {
@@ -84,7 +63,9 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
             listener: Listener::new(),
             open: HashSet::new(),
             running: JoinSet::new(),
-            held: Held { state: Arc::clone(&state), bytes: 0 },
+            parked: VecDeque::new(),
+            waiting: Held::new(Arc::clone(&state.sockets)),
+            busy: Held::new(Arc::clone(&state.sockets)),
             state,
         };
         session.run(socket).await;
@@ -103,34 +84,18 @@ fn connection_options(state: &State) -> ConnectionOptions {
     }
 }
 
-/// What a session holds of the budget.
-struct Held {
-    state: Arc<State>,
+/// A request that waits for its turn.
+struct Parked {
+    space: Id,
+    asked: Asked,
+    encoding: Encoding,
     bytes: usize,
-}
-
-impl Held {
-    fn add(&mut self, bytes: usize) {
-        self.state.sockets.hold(bytes);
-        self.bytes += bytes;
-    }
-
-    fn release(&mut self, bytes: usize) {
-        self.state.sockets.release(bytes);
-        self.bytes -= bytes;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.state.sockets.release(self.bytes);
-    }
 }
 
 /// A request that has been carried out.
 struct Done {
     request_id: RequestId,
-    asked_bytes: usize,
+    cost: usize,
     answer: Vec<u8>,
 }
 
@@ -149,7 +114,12 @@ struct Session {
     /// The requests without an answer.
     open: HashSet<RequestId>,
     running: JoinSet<Done>,
-    held: Held,
+    /// Requests for which there is no room yet.
+    parked: VecDeque<Parked>,
+    /// What they hold.
+    waiting: Held,
+    /// What requests that are carried out and answers that are not written hold.
+    busy: Held,
 }
 
 impl Session {
@@ -165,13 +135,18 @@ impl Session {
         let (code, reason) = loop {
             let waiting = socket.queued_bytes();
             if waiting == 0 {
-                self.held.release(std::mem::take(&mut written_bytes));
+                self.busy.release(std::mem::take(&mut written_bytes));
                 backlog_until = None;
             }
+            self.begin();
+            let reads = waiting < BACKLOG_BYTES && self.waiting.bytes() < BACKLOG_BYTES;
             let until = *backlog_until.get_or_insert_with(|| Instant::now() + BACKLOG_TIMEOUT);
             let reading = async {
-                if waiting < BACKLOG_BYTES {
+                if reads {
                     return socket.next_or_written().await;
+                }
+                if waiting == 0 {
+                    std::future::pending::<()>().await;
                 }
                 socket.flush().await.map(|()| Progress::Written)
             };
@@ -203,7 +178,7 @@ impl Session {
                 Err(end) => break end,
             };
             for answer in messages {
-                self.held.add(answer.len());
+                self.busy.add(answer.len());
                 written_bytes += answer.len();
                 self.queue(&mut socket, answer);
             }
@@ -234,7 +209,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins to carry out a request, or answers at once why not.
+    /// Takes on a request, or answers at once why not.
     fn ask(&mut self, message: Message) -> Result<Option<Vec<u8>>, End> {
         let encoding = if message.is_text() { Encoding::Json } else { Encoding::Cbor };
         if *self.encoding.get_or_insert(encoding) != encoding {
@@ -266,13 +241,27 @@ impl Session {
         if self.state.sockets.is_used_up() {
             return refuse(ErrorCode::Overloaded, "the server holds too much for its sockets");
         }
-        self.held.add(bytes.len());
+        self.waiting.add(bytes.len());
         self.open.insert(request_id);
-        self.spawn(space, asked, encoding, bytes.len());
+        self.parked.push_back(Parked { space, asked, encoding, bytes: bytes.len() });
         Ok(None)
     }
 
-    fn spawn(&mut self, space: Id, asked: Asked, encoding: Encoding, asked_bytes: usize) {
+    /// Begins requests that wait, in their order, as long as there is room.
+    fn begin(&mut self) {
+        while let Some(first) = self.parked.front() {
+            let cost = cost(&first.asked, first.bytes, self.state.service.limits());
+            if !self.busy.has_room(cost) {
+                return;
+            }
+            let Some(Parked { space, asked, encoding, bytes }) = self.parked.pop_front() else { return };
+            self.waiting.release(bytes);
+            self.busy.add(cost);
+            self.spawn(space, asked, encoding, cost);
+        }
+    }
+
+    fn spawn(&mut self, space: Id, asked: Asked, encoding: Encoding, cost: usize) {
         let (state, listener) = (Arc::clone(&self.state), Arc::clone(&self.listener));
         let (principal, names_space) = (self.principal.clone(), self.space.is_none());
         self.running.spawn(async move {
@@ -285,7 +274,7 @@ impl Session {
                 tracing::error!(error, "an answer cannot be written");
                 refused(encoding, request_id.clone(), ErrorCode::Internal, "the answer cannot be written")
             });
-            Done { request_id, asked_bytes, answer }
+            Done { request_id, cost, answer }
         });
     }
 
@@ -305,7 +294,7 @@ impl Session {
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<Vec<u8>, End> {
         let done = done.map_err(|_| (CloseCode::INTERNAL, "a request was not finished"))?;
         self.open.remove(&done.request_id);
-        self.held.release(done.asked_bytes);
+        self.busy.release(done.cost);
         Ok(done.answer)
     }
 

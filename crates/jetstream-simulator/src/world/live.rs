@@ -44,9 +44,9 @@ impl World {
         (0..steps).flat_map(|_| self.step()).collect()
     }
 
-    /// The time from the last event to the next, in microseconds, on average.
-    pub fn gap_micros(&self) -> u64 {
-        1_000_000 / u64::from(self.config.rate)
+    /// Sets how many live events come in a second of the world's clock, 1 to 1,000,000.
+    pub fn set_rate(&mut self, rate: u32) {
+        self.config.rate = rate.clamp(1, 1_000_000);
     }
 
     fn draw(&mut self) -> u32 {

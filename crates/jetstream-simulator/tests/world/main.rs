@@ -276,6 +276,18 @@ fn what_was_changed_in_silence_is_found_by_the_next_commit_or_sync() {
 }
 
 #[test]
+fn a_break_is_found_although_the_next_commit_is_not_signed_well() {
+    for flaw in [Flaw::BadSignature, Flaw::OtherDid, Flaw::OtherRev, Flaw::OtherVersion] {
+        let mut world = world(17);
+        let mut pair = Pair::default();
+        pair.act(&mut world, write(3, vec![put("app.bsky.feed.post/a")]));
+        pair.act(&mut world, silent(3, vec![put("app.bsky.feed.post/b")]));
+        assert_eq!(pair.act(&mut world, Act::Lie { account: 3, flaw }), [Outcome::Resync]);
+        pair.check(&world);
+    }
+}
+
+#[test]
 fn a_gap_of_one_frame_breaks_the_chain_of_its_account_alone() {
     let mut world = world(6);
     let mut pair = Pair::default();
@@ -507,9 +519,15 @@ proptest! {
         let mut world = world(seed);
         let mut pair = Pair::default();
         for act in acts {
-            // What does not fit is refused, and nothing happens.
-            if let Ok(frames) = world.act(act) {
-                pair.take(&world, &frames);
+            match act {
+                // One by one, as a key may be replaced between two of them.
+                Act::Step { count } => pair.run(&mut world, count as usize),
+                // What does not fit is refused, and nothing happens.
+                act => {
+                    if let Ok(frames) = world.act(act) {
+                        pair.take(&world, &frames);
+                    }
+                }
             }
         }
         for account in 0..24 {

@@ -1,0 +1,191 @@
+//! From a request to what it asks for.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/subscribe`, `/subscribe-v2`, `/xrpc/network.bsky.jetstream.subscribeEvents` | the live feeds |
+//! | `/xrpc/network.bsky.jetstream.{listSegments, getSegment, getBlock}` | the archive as files |
+//! | `/xrpc/network.bsky.jetstream.{planBackfill, planSnapshot}` | what of it to download |
+//! | `/xrpc/network.bsky.jetstream.getZstdDictionary` | what messages are compressed by |
+//! | `/streams/events` | the feed as a durable stream |
+//! | `/status`, `/healthz`, `/` | how the server stands |
+
+mod dictionary;
+mod plan;
+mod ranged;
+mod refusal;
+mod segments;
+mod status;
+mod stream;
+mod subscribe;
+
+use std::sync::Arc;
+
+use alluvium_http::{Body, BodyBudget, Handler, Request, Response, Shutdown};
+use alluvium_jetstream_archive::Archive;
+use alluvium_jetstream_wire::Wire;
+use alluvium_jetstream_wire::query::Query;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use self::refusal::{Form, Refusal};
+use crate::metrics::{Counts, Metrics};
+use crate::options::Options;
+
+/// Where methods of the AT Protocol are.
+const XRPC: &str = "/xrpc/";
+/// The beginning of the names of Jetstream's methods.
+const METHODS: &str = "network.bsky.jetstream.";
+
+/// The surface: give it to [`alluvium_http::Server::start`].
+#[derive(Clone, Debug)]
+pub struct Surface(Arc<State>);
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) archive: Archive,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) subscribers: Arc<Semaphore>,
+    plans: Semaphore,
+    bodies: BodyBudget,
+}
+
+impl Surface {
+    /// A surface over an archive. `shutdown` ends the responses that wait, and the live feeds.
+    pub fn new(archive: Archive, options: Options, shutdown: Shutdown) -> Self {
+        Self(Arc::new(State {
+            archive,
+            metrics: Metrics::default(),
+            shutdown,
+            subscribers: Arc::new(Semaphore::new(options.subscribers_max)),
+            plans: Semaphore::new(options.plans_max),
+            bodies: BodyBudget::new(options.bodies_bytes_max),
+            options,
+        }))
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        self.0.metrics.counts()
+    }
+}
+
+impl Handler for Surface {
+    async fn handle(&self, request: Request) -> Response {
+        let form = if request.uri().path().starts_with(XRPC) { Form::Xrpc } else { Form::Text };
+        let answered = if *request.method() == Method::OPTIONS {
+            Ok(preflight())
+        } else {
+            route(&self.0, request).await
+        };
+        let mut response = answered.unwrap_or_else(|refusal| {
+            self.0.metrics.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            refusal.into_response(form)
+        });
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(
+                "ETag, Content-Range, Accept-Ranges, Retry-After, X-Zstd-Dictionary-Id, Stream-Next-Offset, \
+                 Stream-Cursor, Stream-Up-To-Date",
+            ),
+        );
+        response
+    }
+}
+
+async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal> {
+    match request.uri().path() {
+        "/subscribe" => subscribe::handle(state, Wire::V1, request).await,
+        "/subscribe-v2" => subscribe::handle(state, Wire::V2, request).await,
+        stream::PATH => {
+            reads_only(&request)?;
+            stream::handle(state, &request).await
+        }
+        "/status" => {
+            reads_only(&request)?;
+            Ok(status::status(state))
+        }
+        "/healthz" => {
+            reads_only(&request)?;
+            Ok(status::health())
+        }
+        "/" => {
+            reads_only(&request)?;
+            Ok(status::index())
+        }
+        path => match path.strip_prefix(XRPC).map(|method| method.strip_prefix(METHODS)) {
+            Some(Some(method)) => {
+                let method = method.to_owned();
+                xrpc(state, &method, request).await
+            }
+            Some(None) => Err(Refusal::UnknownMethod),
+            None => Err(Refusal::NotFound),
+        },
+    }
+}
+
+async fn xrpc(state: &Arc<State>, method: &str, request: Request) -> Result<Response, Refusal> {
+    let query = || {
+        Query::parse(request.uri().query().unwrap_or_default())
+            .map_err(|error| Refusal::Request(error.into()))
+    };
+    match method {
+        "subscribeEvents" => subscribe::handle(state, Wire::Events, request).await,
+        "listSegments" => {
+            reads_only(&request)?;
+            segments::list(state, &query()?)
+        }
+        "getSegment" => {
+            reads_only(&request)?;
+            segments::segment(state, &query()?, &request).await
+        }
+        "getBlock" => {
+            reads_only(&request)?;
+            segments::block(state, &query()?, &request).await
+        }
+        "getZstdDictionary" => {
+            reads_only(&request)?;
+            dictionary::get(&query()?, &request)
+        }
+        "planBackfill" => plan::handle(state, plan::Era::Backfill, request).await,
+        "planSnapshot" => plan::handle(state, plan::Era::Snapshot, request).await,
+        _ => Err(Refusal::UnknownMethod),
+    }
+}
+
+fn reads_only(request: &Request) -> Result<(), Refusal> {
+    match *request.method() {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS")),
+    }
+}
+
+/// A JSON answer.
+fn json(value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = http::Response::new(Body::full(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What a browser asks before a request to another origin.
+fn preflight() -> Response {
+    let mut response = http::Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers
+        .insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("Content-Type, Range, If-Range, If-None-Match, If-Match"),
+    );
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+    response
+}

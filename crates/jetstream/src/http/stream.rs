@@ -1,0 +1,259 @@
+//! The feed as a read-only durable stream: one JSON message for each event, in the form of `/subscribe-v2`, and the
+//! filters of `subscribeEvents` as further parameters. So a browser follows a network with a plain `EventSource`.
+//!
+//! An offset is `<number of the last event>_0000000000000000`, sixteen hexadecimal digits each: what follows is after that
+//! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_http::{Body, BodyError, Feed, Request, Response};
+use alluvium_jetstream_archive::Reader;
+use alluvium_jetstream_wire::query::Query;
+use alluvium_jetstream_wire::request::events_filter;
+use alluvium_jetstream_wire::{Filter, Wire};
+use alluvium_protocol::sse::{Control, HEARTBEAT, control_event, data_event};
+use alluvium_protocol::{Offset, OffsetQuery, SseEncoding};
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header};
+use tokio::time::Instant;
+
+use super::State;
+use super::refusal::Refusal;
+use crate::live::selection;
+use crate::metrics::Counted;
+use crate::{forms, resolve};
+
+/// Where the stream is.
+pub(super) const PATH: &str = "/streams/events";
+/// Bytes of one answer, give or take an event.
+const PAGE_BYTES: usize = 1024 * 1024;
+/// Reads of one answer that found nothing, at most: then it tells how far it came.
+const EMPTY_READS_MAX: usize = 64;
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Live {
+    No,
+    LongPoll,
+    Sse,
+}
+
+/// One reader of the stream.
+struct Following {
+    state: Arc<State>,
+    filter: Filter,
+    reader: Reader,
+}
+
+/// Messages, and where the stream goes on.
+struct Page {
+    /// The messages as the inside of an array.
+    messages: Vec<u8>,
+    is_up_to_date: bool,
+}
+
+pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Response, Refusal> {
+    let query = Query::parse(request.uri().query().unwrap_or_default())
+        .map_err(|error| Refusal::Request(error.into()))?;
+    let filter = events_filter(&query)?;
+    let live = match query.get("live") {
+        None => Live::No,
+        Some("long-poll") => Live::LongPoll,
+        Some("sse") => Live::Sse,
+        Some(_) => return Err(Refusal::Invalid("live is long-poll or sse".to_owned())),
+    };
+    let mut offsets = query.all("offset");
+    let offset = match (offsets.next(), offsets.next()) {
+        (None, _) if live != Live::No => return Err(Refusal::Invalid("live needs an offset".to_owned())),
+        (text, None) => OffsetQuery::parse(text)
+            .map_err(|_| Refusal::Invalid("offset is not one of this stream".to_owned()))?,
+        (_, Some(_)) => return Err(Refusal::Invalid("offset is given twice".to_owned())),
+    };
+    let next = state.archive.next_seq();
+    if *request.method() == Method::HEAD {
+        return Ok(respond(StatusCode::OK, next, true, Body::empty()));
+    }
+    let mut reader = state.archive.reader(begin(state, offset, next)?);
+    reader.select(Some(selection(&filter)));
+    let mut following = Following { state: Arc::clone(state), filter, reader };
+    match live {
+        Live::No => following.page().await.map(|page| following.whole(&page)),
+        Live::LongPoll => following.long_poll().await,
+        Live::Sse => following.events().await,
+    }
+}
+
+/// The row at which a read begins.
+fn begin(state: &State, offset: OffsetQuery, next: u64) -> Result<u64, Refusal> {
+    let floor = resolve::floor(&state.archive, state.options.lookback).max(1);
+    match offset {
+        OffsetQuery::Start => Ok(floor),
+        OffsetQuery::Now => Ok(next),
+        OffsetQuery::At(offset) if offset.position != 0 => {
+            Err(Refusal::Invalid("offset is not one of this stream".to_owned()))
+        }
+        OffsetQuery::At(offset) if offset.append_index + 1 < floor => Err(Refusal::Retained(token(floor))),
+        OffsetQuery::At(offset) => Ok((offset.append_index + 1).min(next)),
+    }
+}
+
+/// The offset before the row with this number.
+fn offset_before(next: u64) -> Offset {
+    Offset::new(next.saturating_sub(1), 0)
+}
+
+fn token(next: u64) -> String {
+    String::from_utf8_lossy(&offset_before(next).to_token()).into_owned()
+}
+
+impl Following {
+    /// What there is, up to a page of it.
+    async fn page(&mut self) -> Result<Page, Refusal> {
+        let mut page = Page { messages: Vec::new(), is_up_to_date: false };
+        let mut reads = 0;
+        while page.messages.len() < PAGE_BYTES && reads < EMPTY_READS_MAX {
+            if self.reader.position() >= self.state.archive.next_seq() {
+                page.is_up_to_date = true;
+                break;
+            }
+            let rows = self.reader.next_rows(self.state.options.batch_rows).await?;
+            reads += 1;
+            for row in &rows.rows {
+                if page.messages.len() >= PAGE_BYTES {
+                    self.reader.seek(row.seq());
+                    break;
+                }
+                let Some(json) = self.shown(row) else { continue };
+                if !page.messages.is_empty() {
+                    page.messages.push(b',');
+                }
+                page.messages.extend_from_slice(&json);
+            }
+        }
+        Ok(page)
+    }
+
+    fn shown(&self, row: &alluvium_jetstream_archive::ArchivedRow) -> Option<Bytes> {
+        if !self.filter.has(&row.row()) {
+            return None;
+        }
+        forms::json(row, Wire::V2).filter(|json| self.filter.has_length(json.len()))
+    }
+
+    /// Waits until there is more, or `until`; false when it is over.
+    async fn wait(&self, until: Instant) -> bool {
+        let _waiting = Counted::one(&self.state.metrics.waiting);
+        tokio::select! {
+            ended = self.reader.wait() => ended.is_ok(),
+            () = tokio::time::sleep_until(until) => false,
+            () = self.state.shutdown.wait() => false,
+        }
+    }
+
+    async fn long_poll(mut self) -> Result<Response, Refusal> {
+        let Ok(_waiting) = Arc::clone(&self.state.subscribers).try_acquire_owned() else {
+            return Err(Refusal::Busy);
+        };
+        let until = Instant::now() + self.state.options.long_poll_timeout;
+        loop {
+            let page = self.page().await?;
+            if !page.messages.is_empty() {
+                return Ok(self.whole(&page));
+            }
+            let is_over = page.is_up_to_date && !self.wait(until).await;
+            if is_over || Instant::now() >= until {
+                let status = StatusCode::NO_CONTENT;
+                return Ok(respond(status, self.reader.position(), page.is_up_to_date, Body::empty()));
+            }
+        }
+    }
+
+    async fn events(mut self) -> Result<Response, Refusal> {
+        let Ok(waiting) = Arc::clone(&self.state.subscribers).try_acquire_owned() else {
+            return Err(Refusal::Busy);
+        };
+        // Read before the head is sent, so that what cannot be read is refused as such.
+        let first = self.page().await?;
+        let body = Body::live(async move |feed| {
+            let followed = self.follow(feed, first).await;
+            drop(waiting);
+            followed
+        });
+        let mut response = http::Response::new(body);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        Ok(response)
+    }
+
+    async fn follow(mut self, mut feed: Feed, first: Page) -> Result<(), BodyError> {
+        let ends = Instant::now() + self.state.options.sse_cycle;
+        let mut heard = Instant::now();
+        let mut page = first;
+        let mut is_first = true;
+        loop {
+            if is_first || !page.messages.is_empty() {
+                feed.send(self.event(&page)).await;
+                heard = Instant::now();
+            } else if heard.elapsed() >= self.state.options.sse_heartbeat {
+                feed.send(Bytes::from_static(HEARTBEAT)).await;
+                heard = Instant::now();
+            }
+            is_first = false;
+            if page.is_up_to_date {
+                let until = ends.min(heard + self.state.options.sse_heartbeat.max(Duration::from_millis(1)));
+                self.wait(until).await;
+            }
+            if Instant::now() >= ends || self.state.shutdown.is_triggered() {
+                // The client comes again from here, also past what did not pass its filter.
+                feed.send(self.event(&Page { messages: Vec::new(), is_up_to_date: page.is_up_to_date }))
+                    .await;
+                return Ok(());
+            }
+            page = self.page().await.map_err(|refusal| BodyError(refusal.to_string()))?;
+        }
+    }
+
+    /// A data event, if there are messages, and a control event.
+    fn event(&self, page: &Page) -> Bytes {
+        let mut out = Vec::with_capacity(page.messages.len() + 256);
+        if !page.messages.is_empty() {
+            data_event(&mut out, SseEncoding::Text, &array(&page.messages));
+        }
+        let next = self.reader.position();
+        let control = Control {
+            next_offset: offset_before(next),
+            cursor: Some(next),
+            up_to_date: page.is_up_to_date,
+            closed: false,
+            incarnation: None,
+        };
+        control_event(&mut out, &control);
+        out.into()
+    }
+
+    fn whole(&self, page: &Page) -> Response {
+        let body = Body::full(array(&page.messages));
+        respond(StatusCode::OK, self.reader.position(), page.is_up_to_date, body)
+    }
+}
+
+fn array(messages: &[u8]) -> Vec<u8> {
+    [b"[", messages, b"]"].concat()
+}
+
+fn respond(status: StatusCode, next: u64, is_up_to_date: bool, body: Body) -> Response {
+    let mut response = http::Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(offset) = HeaderValue::from_str(&token(next)) {
+        headers.insert("stream-next-offset", offset);
+    }
+    if is_up_to_date {
+        headers.insert("stream-up-to-date", HeaderValue::from_static("true"));
+    }
+    headers.insert("stream-cursor", HeaderValue::from(next));
+    response
+}

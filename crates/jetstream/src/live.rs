@@ -1,0 +1,290 @@
+//! One subscriber: reads rows from its place in the archive, and queues what passes for its socket.
+//!
+//! Nothing is kept for a subscriber but its place. One that takes nothing reads nothing.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use alluvium_http::{Shutdown, Upgraded};
+use alluvium_jetstream_archive::{Archive, ArchivedRow, CollectionPattern, Kinds, Selection};
+use alluvium_jetstream_wire::filter::Topic;
+use alluvium_jetstream_wire::{Filter, Update, UpdateError, Wire, render, update};
+use alluvium_websocket::{CloseCode, EncodedFrame, Error, Message, Receiver, SendError, Sender, WebSocket};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::forms::{self, Form, Shown};
+use crate::http::State;
+use crate::metrics::Counted;
+
+/// What a subscriber asked for, and what became of it.
+pub(crate) struct Subscriber {
+    pub(crate) state: Arc<State>,
+    pub(crate) wire: Wire,
+    pub(crate) form: Form,
+    pub(crate) filter: Filter,
+    /// Where it begins; none: at the end, once it may begin.
+    pub(crate) start: Option<u64>,
+    /// A notice that comes before everything else.
+    pub(crate) notice: Option<String>,
+    /// Whether it begins only with the client's first update.
+    pub(crate) waits_for_hello: bool,
+}
+
+/// What a client has said so far: the last filter, and how often it asked whether the server is there. Questions that
+/// come faster than answers go out are answered once.
+#[derive(Clone, Default)]
+struct Heard {
+    filter: Option<Filter>,
+    heartbeats: u64,
+}
+
+/// How a subscription ends, told by a close frame.
+struct End {
+    code: CloseCode,
+    reason: String,
+    /// What is said before on the wire that has room for it.
+    error: Option<(&'static str, String)>,
+}
+
+impl End {
+    fn new(code: CloseCode, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), error: None }
+    }
+
+    fn internal() -> Self {
+        let error = Some(("InternalError", "the server cannot go on".to_owned()));
+        Self { error, ..Self::new(CloseCode::INTERNAL, "the server cannot go on") }
+    }
+}
+
+/// The filter, as the archive knows it: to pass over what has nothing of it.
+pub(crate) fn selection(filter: &Filter) -> Arc<Selection> {
+    let names = filter.collections.names().map(|name| CollectionPattern::Exact(name.to_owned()));
+    let prefixes = filter.collections.prefixes().map(|prefix| CollectionPattern::Prefix(prefix.to_owned()));
+    let kinds = Kinds {
+        commit: filter.kinds.has_topic(Topic::Commit),
+        identity: filter.kinds.has_topic(Topic::Identity),
+        account: filter.kinds.has_topic(Topic::Account),
+        sync: filter.kinds.has_topic(Topic::Sync),
+    };
+    let dids = filter.dids.iter().map(|did| did.to_string());
+    Arc::new(Selection::new(dids, names.chain(prefixes).collect(), kinds))
+}
+
+impl Subscriber {
+    /// Serves the subscriber until one of both ends it.
+    pub(crate) async fn run(self, socket: WebSocket<Upgraded>) {
+        let state = Arc::clone(&self.state);
+        let _subscribed = Counted::one(&state.metrics.subscribers);
+        let shutdown = self.state.shutdown.clone();
+        let (mut receiver, mut sender) = socket.split();
+        let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
+        let (heard, news) =
+            watch::channel(Heard { filter: (!waits).then(|| self.filter.clone()), ..Heard::default() });
+        let end = {
+            let mut pump = Box::pin(self.pump(&mut sender, news));
+            tokio::select! {
+                end = listen(&mut receiver, &heard, wire) => end,
+                end = &mut pump => Some(end),
+                end = closing(&shutdown) => Some(end),
+            }
+        };
+        let Some(end) = end else { return };
+        if let (Wire::Events, Some((name, message))) = (wire, &end.error)
+            && let Some(frame) = forms::notice(render::error(name, message), form)
+        {
+            // A socket that is full is told by the close frame alone.
+            _ = sender.queue_encoded(&frame);
+        }
+        sender.begin_close(end.code, &end.reason);
+        while let Ok(Some(_)) = receiver.next().await {}
+    }
+
+    /// Reads and queues until something ends it.
+    async fn pump(self, sender: &mut Sender<Upgraded>, news: watch::Receiver<Heard>) -> End {
+        match self.pump_until_end(sender, news).await {
+            Err(end) => end,
+            Ok(never) => match never {},
+        }
+    }
+
+    async fn pump_until_end(
+        mut self,
+        sender: &mut Sender<Upgraded>,
+        mut news: watch::Receiver<Heard>,
+    ) -> Result<Infallible, End> {
+        if let Some(notice) = self.notice.take().and_then(|text| forms::notice(text, self.form)) {
+            queue(sender, &notice).await?;
+        }
+        let archive = self.state.archive.clone();
+        let mut answered = 0;
+        while !self.hear(&mut news, &mut answered, sender).await? {
+            news.changed().await.map_err(|_| End::internal())?;
+        }
+        let mut reader = archive.reader(self.start.unwrap_or_else(|| archive.next_seq()));
+        reader.select(Some(selection(&self.filter)));
+        let mut pace = Pace::new(&self.state);
+        loop {
+            let rows = tokio::select! {
+                biased;
+                update = news.changed() => {
+                    update.map_err(|_| End::internal())?;
+                    self.hear(&mut news, &mut answered, sender).await?;
+                    reader.select(Some(selection(&self.filter)));
+                    continue;
+                }
+                rows = reader.next_rows(self.state.options.batch_rows) => rows.map_err(|error| {
+                    tracing::error!(error = &error as &dyn std::error::Error, "a subscriber cannot be served");
+                    End::internal()
+                })?,
+            };
+            for row in &rows.rows {
+                self.give(sender, row).await?;
+                if news.has_changed().unwrap_or(true) {
+                    // A new filter is for the rows behind this one.
+                    reader.seek(row.seq() + 1);
+                    break;
+                }
+            }
+            if let Some(end) = pace.look(&archive, reader.position()) {
+                self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
+                return Err(end);
+            }
+        }
+    }
+
+    /// Takes over what the client has said. False while it has not said what the subscriber waits for.
+    async fn hear(
+        &mut self,
+        news: &mut watch::Receiver<Heard>,
+        answered: &mut u64,
+        sender: &mut Sender<Upgraded>,
+    ) -> Result<bool, End> {
+        let heard = news.borrow_and_update().clone();
+        if heard.heartbeats > *answered {
+            *answered = heard.heartbeats;
+            if let Some(frame) = forms::notice(update::HEARTBEAT.to_owned(), self.form) {
+                queue(sender, &frame).await?;
+            }
+        }
+        let Some(filter) = heard.filter else { return Ok(false) };
+        self.filter = filter;
+        Ok(true)
+    }
+
+    /// Queues a row if it passes.
+    async fn give(&self, sender: &mut Sender<Upgraded>, row: &ArchivedRow) -> Result<(), End> {
+        if !self.filter.has(&row.row()) {
+            return Ok(());
+        }
+        match forms::shown(row, self.wire, self.form) {
+            Shown::Frame(frame, len) => {
+                if !self.filter.has_length(len) {
+                    return Ok(());
+                }
+                queue(sender, &frame).await?;
+                self.state.metrics.sent.fetch_add(1, Ordering::Relaxed);
+            }
+            Shown::Broken => {
+                self.state.metrics.unrenderable.fetch_add(1, Ordering::Relaxed);
+            }
+            Shown::Hidden => {}
+        }
+        Ok(())
+    }
+}
+
+/// Queues a frame, waiting for room.
+async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<(), End> {
+    match sender.queue_encoded(frame) {
+        Ok(()) => Ok(()),
+        Err(SendError::Full) => match sender.send_encoded(frame).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(End::new(CloseCode::AWAY, "")),
+        },
+        Err(_) => Err(End::new(CloseCode::AWAY, "")),
+    }
+}
+
+async fn closing(shutdown: &Shutdown) -> End {
+    shutdown.wait().await;
+    End::new(CloseCode::AWAY, "server shutting down")
+}
+
+/// Hears the client, until it ends the connection or has to be told that it is ended.
+async fn listen(receiver: &mut Receiver<Upgraded>, heard: &watch::Sender<Heard>, wire: Wire) -> Option<End> {
+    loop {
+        let text = match receiver.next().await {
+            Ok(Some(_)) if wire == Wire::Events => {
+                return Some(End::new(CloseCode::POLICY, "this feed takes no messages"));
+            }
+            Ok(Some(Message::Text(text))) => text,
+            Ok(Some(Message::Binary(_))) => continue,
+            Ok(None) => return None,
+            Err(error) => {
+                tell(&error);
+                return None;
+            }
+        };
+        match Update::parse(text.as_str()) {
+            Ok(Update::Filter(filter)) => {
+                heard.send_modify(|heard| heard.filter = Some(*filter));
+            }
+            Ok(Update::Heartbeat) => heard.send_modify(|heard| heard.heartbeats += 1),
+            Ok(Update::Unknown(_)) => {}
+            Err(error) => return Some(refused(&error)),
+        }
+    }
+}
+
+fn refused(error: &UpdateError) -> End {
+    End::new(CloseCode::new(error.close_code()).unwrap_or(CloseCode::POLICY), error.close_reason())
+}
+
+fn tell(error: &Error) {
+    tracing::debug!(%error, "a subscriber's connection ended");
+}
+
+/// Whether a subscriber keeps up.
+struct Pace {
+    lag_max: u64,
+    events_min: u64,
+    window: Duration,
+    /// Since when it has lagged, and where it was then.
+    since: Option<(Instant, u64)>,
+}
+
+impl Pace {
+    fn new(state: &State) -> Self {
+        let options = &state.options;
+        Self {
+            lag_max: options.slow_lag,
+            events_min: options.slow_events_per_s.saturating_mul(options.slow_window.as_secs()),
+            window: options.slow_window,
+            since: None,
+        }
+    }
+
+    /// Looks at where it is now; says how it ends if it has been too slow for too long.
+    fn look(&mut self, archive: &Archive, next: u64) -> Option<End> {
+        if archive.next_seq().saturating_sub(next) <= self.lag_max {
+            self.since = None;
+            return None;
+        }
+        let now = Instant::now();
+        let (since, from) = *self.since.get_or_insert((now, next));
+        if now.duration_since(since) < self.window {
+            return None;
+        }
+        if next.saturating_sub(from) >= self.events_min {
+            self.since = Some((now, next));
+            return None;
+        }
+        let message = format!("too slow; reconnect with cursor={next}");
+        let error = Some(("ConsumerTooSlow", message.clone()));
+        Some(End { error, ..End::new(CloseCode::POLICY, message) })
+    }
+}

@@ -1,0 +1,147 @@
+use std::time::Duration;
+
+use alluvium_jetstream::Options;
+use alluvium_jetstream_wire::Wire;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use crate::world::{LONG, World, records};
+
+fn seqs(messages: &Value) -> Vec<u64> {
+    messages
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|message| message["seq"].as_u64().expect("a number"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_there_is_comes_in_the_form_of_the_second_feed() {
+    let mut world = World::new();
+    world.add(records(20));
+    world.seal();
+    world.add(records(3));
+    let answer = world.get("/streams/events", "").await;
+    assert_eq!((answer.status, answer.header("stream-up-to-date")), (200, Some("true")));
+    assert_eq!(answer.header("stream-next-offset"), Some("0000000000000017_0000000000000000"));
+    assert_eq!(seqs(&answer.json()), (1..=23).collect::<Vec<u64>>());
+    let row = world.archive.reader(23).read(1).expect("read").expect("a row").rows.remove(0);
+    let expected = Wire::V2.render(&row.row()).expect("it can be shown").expect("it is shown");
+    assert!(answer.text().ends_with(&format!("{expected}]")));
+    let rest = world
+        .get("/streams/events?offset=0000000000000015_0000000000000000&dids=did:web:b.example", "")
+        .await;
+    assert_eq!(seqs(&rest.json()), [22]);
+    let end = world.get("/streams/events?offset=now", "").await;
+    assert_eq!((end.text().as_str(), end.header("stream-up-to-date")), ("[]", Some("true")));
+    let head = world.ask("HEAD /streams/events HTTP/1.1\r\n", b"").await;
+    assert_eq!(head.header("stream-next-offset"), Some("0000000000000017_0000000000000000"));
+}
+
+/// Whoever follows `Stream-Next-Offset` gets each event that passes once, however answers are cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn offsets_lead_through_everything_once() {
+    let mut world = World::with(Options { batch_rows: 3, ..Options::default() });
+    world.add(records(300));
+    for (filter, expected) in
+        [("", 300), ("&collections=app.example.like", 150), ("&dids=did:web:nobody.example", 0)]
+    {
+        let mut offset = "-1".to_owned();
+        let mut got = Vec::new();
+        loop {
+            let answer = world.get(&format!("/streams/events?offset={offset}{filter}"), "").await;
+            got.extend(seqs(&answer.json()));
+            offset = answer.header("stream-next-offset").expect("an offset").to_owned();
+            if answer.header("stream-up-to-date").is_some() {
+                break;
+            }
+        }
+        assert_eq!(got.len(), expected, "{filter}");
+        assert!(got.is_sorted_by(|a, b| a < b));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_waits_for_what_passes() {
+    let mut world = World::new();
+    world.add(records(2));
+    let waiting = world.get("/streams/events?offset=now&live=long-poll&dids=did:web:b.example", "");
+    let (answer, ()) = tokio::join!(waiting, async {
+        while world.surface.counts().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let batch = alluvium_jetstream_archive::Batch { events: records(2), ..Default::default() };
+        world.archive.submit(batch).expect("submitted");
+        world.archive.commit_waiting().expect("durable");
+    });
+    assert_eq!((answer.status, seqs(&answer.json())), (200, vec![4]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_ends_without_news() {
+    let mut world =
+        World::with(Options { long_poll_timeout: Duration::from_millis(1), ..Options::default() });
+    world.add(records(2));
+    let answer = world.get("/streams/events?offset=now&live=long-poll", "").await;
+    assert_eq!(
+        (answer.status, answer.header("stream-next-offset")),
+        (204, Some("0000000000000002_0000000000000000"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_follow_the_end_until_the_cycle_is_over() {
+    let mut world = World::with(Options { sse_cycle: Duration::from_millis(300), ..Options::default() });
+    world.add(records(2));
+    let mut socket = TcpStream::connect(world.address()).await.expect("the server listens");
+    socket
+        .write_all(b"GET /streams/events?offset=-1&live=sse HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("sent");
+    let mut lines = BufReader::new(socket).lines();
+    let (mut got, mut offset) = (Vec::new(), String::new());
+    let mut has_added = false;
+    while let Ok(Some(line)) = tokio::time::timeout(LONG, lines.next_line()).await.expect("in time") {
+        if let Some(json) = line.strip_prefix("data:[") {
+            got.extend(seqs(&serde_json::from_str(&format!("[{json}")).expect("JSON")));
+        } else if let Some(json) = line.strip_prefix("data:{") {
+            let control: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
+            offset = control["streamNextOffset"].as_str().expect("an offset").to_owned();
+            if !has_added {
+                has_added = true;
+                world.add(records(1));
+            }
+        } else if line == "0" {
+            break;
+        }
+    }
+    assert_eq!((got, offset.as_str()), (vec![1, 2, 3], "0000000000000003_0000000000000000"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn offsets_are_checked_and_old_ones_are_gone() {
+    let mut world = World::with(Options { lookback: Duration::from_secs(40), ..Options::default() });
+    for _ in 0..3 {
+        world.add(records(10));
+        world.seal();
+    }
+    world.clock.advance_ms(65_000);
+    for (query, status) in [
+        ("offset=x", 400),
+        ("offset=0000000000000015_0000000000000001", 400),
+        ("offset=-1&offset=-1", 400),
+        ("live=sse", 400),
+        ("live=other&offset=-1", 400),
+        ("kinds=other", 400),
+        ("wantedDids=did:web:a.example", 400),
+        ("offset=0000000000000001_0000000000000000", 410),
+        ("offset=0000000000000014_0000000000000000", 200),
+        ("offset=-1", 200),
+    ] {
+        assert_eq!(world.get(&format!("/streams/events?{query}"), "").await.status, status, "{query}");
+    }
+    assert_eq!(seqs(&world.get("/streams/events?offset=-1", "").await.json())[0], 21);
+    assert_eq!(world.post("/streams/events", "{}").await.status, 405);
+}
