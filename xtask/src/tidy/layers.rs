@@ -28,12 +28,14 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-feeds", 4),
     ("alluvium-jetstream", 4),
     ("alluvium-feed-client", 5),
+    ("alluvium-jetstream-server", 5),
     ("alluvium-server", 5),
     ("alluvium", 6),
 ];
 /// Crates of development: they may use everything, and nothing may use them.
 const DEVELOPMENT: &[&str] = &[
     "alluvium-feeds-sim",
+    "alluvium-jetstream-sim",
     "alluvium-sim",
     "alluvium-bench",
     "alluvium-conformance",
