@@ -1,5 +1,6 @@
 //! `alluvium jetstream …`: what has to do with networks of the AT Protocol.
 
+mod inspect;
 mod serve;
 mod simulate;
 
@@ -18,6 +19,9 @@ pub(crate) enum JetstreamCommand {
     Simulate(simulate::SimulateArgs),
     /// Follow a relay: verify every commit, archive every event, and serve live feeds and downloads.
     Serve(serve::ServeArgs),
+    /// Show what segment files have, and check that all of it can be read.
+    #[command(after_help = inspect::after_help())]
+    Inspect(inspect::InspectArgs),
 }
 
 /// Runs one of the commands.
@@ -25,12 +29,13 @@ pub(crate) fn run(command: &JetstreamCommand) -> ExitCode {
     match command {
         JetstreamCommand::Simulate(args) => simulate::run(args),
         JetstreamCommand::Serve(args) => serve::run(args),
+        JetstreamCommand::Inspect(args) => inspect::run(args),
     }
 }
 
 /// The part of the page of options that is about these commands.
 pub(crate) fn docs_markdown() -> String {
-    simulate::docs_markdown() + &serve::docs_markdown()
+    simulate::docs_markdown() + &serve::docs_markdown() + &inspect::docs_markdown()
 }
 
 /// The flags of a command as a section of that page.

@@ -134,10 +134,7 @@ fn finish_creation(
 fn undo_torn_header(file: &Arc<dyn DiskFile>, header: &[u8; HEADER_BYTES], len: u64) -> Result<bool, Error> {
     let mut writer = Writer::empty(Path::new(""), Arc::clone(file), WriteLimits::default())?;
     let mut summary = Summary::new();
-    let mut at = HEADER_BYTES as u64;
-    while let Some(info) = walk(&**file, at, len, |info, block| summary.add(info, block))? {
-        at = info.end();
-    }
+    let at = whole_blocks(&**file, len, |info, block| summary.add(info, block))?;
     let sealing = summary.finish(at, &mut writer.encoder)?;
     let begun =
         header.iter().zip(sealing.header).take_while(|(found, expected)| **found == *expected).count();
@@ -149,6 +146,19 @@ fn undo_torn_header(file: &Arc<dyn DiskFile>, header: &[u8; HEADER_BYTES], len: 
     file.write_all_at(&[&header::active()], 0).map_err(io("writing the header of a segment"))?;
     file.sync_data().map_err(io("syncing the header"))?;
     Ok(true)
+}
+
+/// Walks the whole blocks of a file from its beginning; returns where they end.
+pub(crate) fn whole_blocks(
+    file: &dyn DiskFile,
+    len: u64,
+    mut found: impl FnMut(BlockInfo, &Block),
+) -> Result<u64, Error> {
+    let mut at = HEADER_BYTES as u64;
+    while let Some(info) = walk(file, at, len, &mut found)? {
+        at = info.end();
+    }
+    Ok(at)
 }
 
 /// The block at this place, if a whole one that decodes is there.
