@@ -1,6 +1,5 @@
 //! What can be set.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
@@ -12,8 +11,6 @@ pub struct JetstreamConfig {
     pub relay: String,
     /// The directory of `did:plc`.
     pub plc: String,
-    /// Where feeds and files are served.
-    pub listen: SocketAddr,
     /// Where everything is kept.
     pub data_dir: PathBuf,
     /// Where to begin if nothing is stored: behind this number of the relay, or with what happens next.
@@ -35,7 +32,6 @@ impl JetstreamConfig {
         Self {
             relay: relay.to_owned(),
             plc: "https://plc.directory".to_owned(),
-            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             data_dir: data_dir.into(),
             start_cursor: None,
             lossless,

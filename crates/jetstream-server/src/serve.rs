@@ -1,14 +1,10 @@
 //! Start and end.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::{JoinHandle, available_parallelism};
-use std::time::Duration;
+use std::thread::JoinHandle;
 
 use alluvium_env::Env;
-use alluvium_http::{BindError, ResponseBudget, Server, ServerOptions, Shutdown, bind};
-use alluvium_jetstream::{Options as SurfaceOptions, Surface};
 use alluvium_jetstream_archive::{Archive, Error, FjallStore, Options, StoreError};
 use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
@@ -18,17 +14,6 @@ use thiserror::Error as ThisError;
 
 use crate::archived::Archived;
 use crate::config::JetstreamConfig;
-
-/// Connections at a time.
-const CONNECTIONS_MAX: usize = 20_000;
-/// The longest head of a request, in bytes: a feed may name ten thousand accounts in its address.
-const HEADER_BYTES_MAX: usize = 1 << 20;
-/// What answers may hold in memory while their readers do not take them, in bytes.
-const RESPONSES_BYTES_MAX: usize = 256 << 20;
-/// How long a connection may be without a request.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long subscribers and downloads may take to end.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a Jetstream did not start, or why it ended.
 #[derive(Debug, ThisError)]
@@ -45,12 +30,6 @@ pub enum StartError {
     /// The ingest.
     #[error("{0}")]
     Ingest(#[from] IngestError),
-    /// The address to listen on.
-    #[error("{0}")]
-    Bind(#[from] BindError),
-    /// The server of feeds and files.
-    #[error("{0}")]
-    Server(#[from] alluvium_http::StartError),
     /// A thread could not be started, or panicked.
     #[error("a thread of the archive")]
     Thread,
@@ -62,26 +41,19 @@ pub struct Jetstream {
     archive: Archive,
     writer: Option<JoinHandle<Result<(), Error>>>,
     ingest: Option<Ingest>,
-    server: Option<Server<Surface>>,
 }
 
 impl Jetstream {
     /// Opens the archive, goes on where it ended, and reads the relay.
     pub fn start(config: &JetstreamConfig, env: &Env) -> Result<Self, StartError> {
         let meta = config.data_dir.join("meta");
-        // Before anything is opened: whoever runs it twice learns it from the port.
-        let listener = bind(config.listen)?;
         env.disk.create_dir_all(&meta).map_err(StartError::Directory)?;
         let store = Arc::new(FjallStore::open(&meta)?);
         let options = Options::new(config.data_dir.join("segments"));
         let (archive, recovered) = Archive::open(env.clone(), store, options)?;
         tracing::info!(?recovered, "the archive is open");
         let writer = archive.start().map_err(|_| StartError::Thread)?;
-        let mut jetstream =
-            Self { archive: archive.clone(), writer: Some(writer), ingest: None, server: None };
-        let shutdown = Shutdown::new();
-        let surface = Surface::new(archive.clone(), SurfaceOptions::default(), shutdown.clone());
-        jetstream.server = Some(Server::start(listener, surface, server_options(), shutdown)?);
+        let mut jetstream = Self { archive: archive.clone(), writer: Some(writer), ingest: None };
         let archived = Arc::new(Archived::new(archive));
         let http = HttpConfig { allow_private: config.allow_private, ..HttpConfig::new(&config.plc) };
         let seams = Seams {
@@ -96,11 +68,6 @@ impl Jetstream {
         let relay = WebSocketRelay::new(&config.relay, frame_bytes, env.random.clone());
         jetstream.ingest = Some(Ingest::start(ingest, &seams, Arc::new(relay))?);
         Ok(jetstream)
-    }
-
-    /// Where feeds and files are served.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.server.as_ref().map(Server::address)
     }
 
     /// The archive, for whoever reads it.
@@ -124,10 +91,7 @@ impl Jetstream {
     }
 
     /// Ends it: what was read and verified is made durable, what was not is asked of the relay again.
-    pub async fn stop(mut self) -> Result<(), StartError> {
-        if let Some(server) = self.server.take() {
-            server.drain(DRAIN_TIMEOUT).await;
-        }
+    pub fn stop(mut self) -> Result<(), StartError> {
         self.end()
     }
 
@@ -138,18 +102,6 @@ impl Jetstream {
             writer.join().map_err(|_| StartError::Thread)??;
         }
         Ok(ended?)
-    }
-}
-
-fn server_options() -> ServerOptions {
-    let cores = available_parallelism().map_or(1, usize::from);
-    ServerOptions {
-        reactors: cores.div_ceil(2),
-        heavy_reactors: cores / 2,
-        connections_max: CONNECTIONS_MAX,
-        header_bytes_max: HEADER_BYTES_MAX,
-        idle_timeout: IDLE_TIMEOUT,
-        responses: Arc::new(ResponseBudget::new(RESPONSES_BYTES_MAX)),
     }
 }
 

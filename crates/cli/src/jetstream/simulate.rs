@@ -147,8 +147,7 @@ fn announce(args: &SimulateArgs, simulator: &Simulator) {
          hosts          {}\n\
          world          seed {}, {} accounts, {} events per second\n\
          faults         http://{address}/_oracle/faults\n\
-         try            alluvium jetstream serve --relay ws://{address} --plc http://{address} \
-                        --allow-private-addresses\n",
+         try            alluvium jetstream serve --relay ws://{address} --plc http://{address}\n",
         hosts.join(" "),
         args.seed,
         args.accounts,
@@ -165,5 +164,5 @@ pub(crate) fn docs_markdown() -> String {
         #[command(flatten)]
         _args: SimulateArgs,
     }
-    super::flags_markdown("simulate", &Alone::command())
+    super::flags_markdown("alluvium jetstream simulate", &Alone::command())
 }
