@@ -170,7 +170,8 @@ impl Setting {
     pub fn check_fold(&self) -> Result<()> {
         self.archive.sync();
         let folded = fold(&self.archive.rows());
-        for (did, expected) in self.oracle.fold(&self.world.lock()) {
+        let expected = self.oracle.fold(&self.world.lock());
+        for (did, expected) in expected {
             compare(&did, folded.get(&did), &expected).with_context(|| self.history_of(&did))?;
         }
         Ok(())

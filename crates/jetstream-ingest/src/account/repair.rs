@@ -76,6 +76,9 @@ impl Account {
     /// The repository could not be fetched.
     pub fn fetch_failed(&mut self, failure: FetchFailure, context: &Context<'_>) -> Step {
         let mut step = Step::default();
+        if self.needs_no_repository(context, &mut step) {
+            return step;
+        }
         let Some(waiting) = &mut self.waiting else {
             return step;
         };
@@ -92,6 +95,25 @@ impl Account {
         };
         self.reschedule(context.now_ms().saturating_add(wait), &mut step);
         step
+    }
+
+    /// Commits that waited for a key alone may hold without the repository, which an account that went away no longer
+    /// gives out. Behind a deletion they would bring records back to life.
+    fn needs_no_repository(&mut self, context: &Context<'_>, step: &mut Step) -> bool {
+        let for_key = self.waiting.as_ref().is_some_and(|waiting| waiting.repair.cause == Cause::Unresolved);
+        let deleted = self.hosting.as_ref().is_some_and(|hosting| hosting.status == "deleted");
+        if !for_key || deleted {
+            return false;
+        }
+        self.drain(context, step);
+        let known = self.chain.as_ref().map_or("", |chain| chain.rev.as_str());
+        let done = self.waiting.as_ref().is_some_and(|waiting| {
+            waiting.commits.is_empty() && waiting.sync.is_none() && known >= waiting.repair.target.as_str()
+        });
+        if done {
+            self.finish(Note::Repaired, context, step);
+        }
+        done
     }
 
     /// The repository as its server has it, verified. What comes of it is one step: the marker, every record, then the

@@ -152,6 +152,34 @@ fn failures_are_repeated_ever_later_and_only_an_unknown_account_is_given_up() {
 }
 
 #[test]
+fn commits_that_waited_for_a_key_are_archived_although_the_account_has_gone_away() {
+    for status in ["takendown", "deleted"] {
+        let mut author = Author::new("alice");
+        let mut known = Known::new(&author);
+        known.directory.set(&author, Err(LookupError::Failed), Err(LookupError::Failed));
+        for key in ["app.test.note/a", "app.test.note/b"] {
+            assert!(known.commit(&author.commit(&[(key, Some("1"))])).rows.is_empty());
+        }
+        known.take(Event::Account(author.account(false, Some(status))));
+        let failed = |known: &mut Known| {
+            known.with(|account, context| account.fetch_failed(FetchFailure::Unavailable, context))
+        };
+        let step = failed(&mut known);
+        assert!(step.rows.is_empty() && known.account.repair().is_some());
+        let key = author.key.public_key();
+        known.directory.set(&author, Ok(key.clone()), Ok(key));
+        let step = failed(&mut known);
+        if status == "deleted" {
+            assert!(step.rows.is_empty() && known.account.repair().is_some());
+        } else {
+            assert_eq!(keys(&step), [(Kind::Create, "a"), (Kind::Create, "b")]);
+            assert_eq!((step.schedule, known.account.repair()), (Some(Schedule::Done), None));
+            assert_eq!(known.pending.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+#[test]
 fn waits_are_spread_over_the_upper_half() {
     let retry = crate::rules::Retry { first_ms: 1000, longest_ms: 8000, ..Default::default() };
     for (failures, whole) in
