@@ -1,10 +1,11 @@
 //! `alluvium jetstream …`: what has to do with networks of the AT Protocol.
 
+mod client;
 mod simulate;
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JetstreamCommand {
@@ -13,16 +14,42 @@ pub(crate) enum JetstreamCommand {
     /// Accounts, records, keys and everything that happens follow from the seed. Commits are really signed, so whatever
     /// verifies a relay verifies this one.
     Simulate(simulate::SimulateArgs),
+    /// Print the events of a server as they come, one object of JSON on a line.
+    ///
+    /// What the live feed no longer gives is downloaded from the archive. A connection that breaks is opened again behind
+    /// the last event.
+    Tail(client::TailArgs),
+    /// Download the archive of a server, one object of JSON on a line; with --follow, go on with what comes.
+    ///
+    /// The archive ends with the last finished segment. What came after it is in the live feed.
+    Backfill(client::BackfillArgs),
 }
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &JetstreamCommand) -> ExitCode {
     match command {
         JetstreamCommand::Simulate(args) => simulate::run(args),
+        JetstreamCommand::Tail(args) => client::tail(args),
+        JetstreamCommand::Backfill(args) => client::backfill(args),
     }
 }
 
 /// The part of the page of options that is about these commands.
 pub(crate) fn docs_markdown() -> String {
-    simulate::docs_markdown()
+    simulate::docs_markdown() + &client::docs_markdown()
+}
+
+/// A table of the flags of a command.
+fn flags<A: Args>(name: &str) -> String {
+    let command = A::augment_args(clap::Command::new("alone"));
+    let mut page = format!("\n## `{name}`\n\n| flag | default | meaning |\n|---|---|---|\n");
+    for flag in command.get_arguments() {
+        let default: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let default = if default.is_empty() { String::new() } else { format!("`{}`", default.join(" ")) };
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        if let Some(long) = flag.get_long() {
+            page.extend(["| `--", long, "` | ", &default, " | ", &help, " |\n"]);
+        }
+    }
+    page
 }
