@@ -211,7 +211,7 @@ async fn an_older_server_plans_too_and_one_without_plans_is_told() {
         Front::new(
             world.address(),
             |line| {
-                if line.contains("/plan") { refusal("501 x", "{}") } else { Fate::Pass }
+                if line.contains(".plan") { refusal("501 x", "{}") } else { Fate::Pass }
             },
         )
         .await;

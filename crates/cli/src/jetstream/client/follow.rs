@@ -98,7 +98,6 @@ fn tell(notice: &Notice, notes: Notes, show: &Show) {
             notes.note(format_args!("{reason}; again in {} ms", pause.as_millis()));
         }
         Notice::Info { name, message } => notes.note(format_args!("the server says {name}: {message}")),
-        _ => {}
     });
 }
 
