@@ -170,9 +170,8 @@ impl Feed {
         let line = match (message, &mut self.decoder) {
             (Message::Text(text), _) => text.as_str().to_owned(),
             (Message::Binary(frame), Some(decoder)) => {
-                let decoded =
-                    decoder.decode(&frame, self.message_bytes_max).map_err(|error| wrong(&error))?;
-                String::from_utf8(decoded).map_err(|error| wrong(&error))?
+                let text = decoder.decode(&frame, self.message_bytes_max).map_err(|error| wrong(&error))?;
+                String::from_utf8(text).map_err(|error| wrong(&error))?
             }
             (Message::Binary(_), None) => return Err(wrong(&"it is compressed, and was not to be")),
         };

@@ -143,11 +143,11 @@ pub(crate) fn first_at(http: &Http, time: i64) -> Result<Option<u64>, Error> {
     let mut cursor = String::from("0");
     let mut last = None;
     loop {
-        let list: List = match http.get(&format!("listSegments?limit={LIST_LIMIT}&cursor={cursor}")) {
+        let page: List = match http.get(&format!("listSegments?limit={LIST_LIMIT}&cursor={cursor}")) {
             Err(error) if is_missing(&error) => return Ok(None),
             listed => listed?,
         };
-        for segment in list.segments {
+        for segment in page.segments {
             if last.is_some_and(|last| segment.index <= last) {
                 return Err(Error::Answer("listSegments: it is not in order".to_owned()));
             }
@@ -156,7 +156,7 @@ pub(crate) fn first_at(http: &Http, time: i64) -> Result<Option<u64>, Error> {
                 return Ok(Some(segment.min_seq));
             }
         }
-        match list.cursor {
+        match page.cursor {
             // A list that says where to go on, and gives nothing, would go on for ever.
             Some(next) if next != cursor && next.bytes().all(|byte| byte.is_ascii_digit()) => cursor = next,
             Some(_) => return Err(Error::Answer("listSegments: it does not go on".to_owned())),
