@@ -7,7 +7,9 @@ use alluvium_jetstream_ingest::account::{Account, Context, Stored};
 use alluvium_jetstream_ingest::fetched::Fetched;
 use alluvium_jetstream_ingest::frame::{Event, Frame, decode};
 use alluvium_jetstream_ingest::rules::{Keys, LookupError, Rules};
-use alluvium_jetstream_ingest::state::{Chain, Hosting, Repair, decode_seq, encode_seq};
+use alluvium_jetstream_ingest::state::{
+    Chain, Hosting, Repair, decode_cursor, decode_seq, encode_cursor, encode_seq,
+};
 
 /// A fuzz body.
 pub type Body = fn(&[u8]);
@@ -73,5 +75,8 @@ pub fn state(input: &[u8]) {
     }
     if let Ok(seq) = decode_seq(input) {
         assert_eq!(encode_seq(seq), input);
+    }
+    if let Ok(cursor) = decode_cursor(input) {
+        assert_eq!(encode_cursor(cursor), input);
     }
 }

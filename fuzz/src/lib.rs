@@ -7,5 +7,6 @@ pub mod atproto;
 pub mod feed;
 pub mod ingest;
 pub mod journal;
+pub mod jss;
 pub mod protocol;
 pub mod websocket;

@@ -200,6 +200,17 @@ impl Account {
 
     fn commit(&mut self, event: Commit, context: &Context<'_>) -> Step {
         let mut step = Step::default();
+        if self.waiting.is_some() && self.chain.is_none() {
+            // Nothing is known to judge it by, but soon will be: it is no first sighting.
+            match commit::check_envelope(&event.repo, &event.rev, context.now_us, context.rules) {
+                Ok(_) => {
+                    self.miss(Cause::Chain, &event.rev, context, &mut step);
+                    self.hold(event, context, &mut step);
+                }
+                Err(reject) => step.notes.push(Note::Rejected(reject)),
+            }
+            return step;
+        }
         match self.judge(&event, context) {
             Verdict::Verified(verified) => self.advance(verified, &mut step),
             Verdict::Replay => step.notes.push(Note::Replay),

@@ -8,15 +8,24 @@
 //! The rules are functions of their arguments; clock, network and archive are seams.
 
 pub mod account;
+pub mod accounts;
 pub mod budget;
+mod consumer;
 pub mod convert;
 pub mod counters;
 pub mod fetched;
 #[cfg(test)]
 mod fixtures;
 pub mod frame;
+mod generations;
+pub mod http;
+pub mod identity;
+pub mod ingest;
 pub mod limits;
+pub mod network;
+mod pipeline;
 pub mod queues;
+pub mod relay;
 pub mod repairs;
 pub mod rules;
 pub mod sink;

@@ -48,6 +48,11 @@ impl Repairs {
         self.at.is_empty() && self.running.is_empty()
     }
 
+    /// Whether one is being fetched.
+    pub fn is_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// When the next one is due, in milliseconds.
     pub fn next_ms(&self) -> Option<u64> {
         self.due.first().map(|(at, _)| *at)

@@ -151,6 +151,22 @@ pub fn decode_seq(value: &[u8]) -> Result<u64, InvalidState> {
     if i64::try_from(seq).is_ok() { Ok(seq) } else { Err(invalid) }
 }
 
+/// Where the relay's number to go on from is stored.
+pub const CURSOR: &str = "relay/cursor";
+
+/// The relay's number to go on from: the version, then 64 bits, the lowest first.
+pub fn encode_cursor(cursor: u64) -> Vec<u8> {
+    [&[VERSION][..], &cursor.to_le_bytes()].concat()
+}
+
+/// Reads what [`encode_cursor`] wrote; numbers beyond 63 bits are damage.
+pub fn decode_cursor(value: &[u8]) -> Result<u64, InvalidState> {
+    let mut parts = Parts::new(value, "cursor")?;
+    let cursor = u64::from_le_bytes(parts.take()?);
+    parts.finish()?;
+    if i64::try_from(cursor).is_ok() { Ok(cursor) } else { Err(InvalidState("cursor")) }
+}
+
 impl Chain {
     /// The stored value.
     pub fn encode(&self) -> Vec<u8> {
@@ -323,6 +339,9 @@ mod tests {
     fn numbers_and_versions_that_nobody_writes_are_refused() {
         assert_eq!(decode_seq(&encode_seq(u64::MAX)), Err(InvalidState("number")));
         assert_eq!(decode_seq(&[2, 0, 0, 0, 0, 0, 0, 0, 1]), Err(InvalidState("number")));
+        assert_eq!(decode_cursor(&encode_cursor(77)), Ok(77));
+        assert_eq!(decode_cursor(&encode_cursor(u64::MAX)), Err(InvalidState("cursor")));
+        assert_eq!(decode_cursor(&[2, 1, 0, 0, 0, 0, 0, 0, 0]), Err(InvalidState("cursor")));
         assert_eq!(decode_seq(&[]), Err(InvalidState("number")));
         assert_eq!(Hosting::decode(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(InvalidState("account")));
     }

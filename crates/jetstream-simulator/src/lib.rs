@@ -26,6 +26,23 @@
 //! let records = oracle.fold(&world);
 //! # assert!(!document.is_empty() && !file.is_empty() && !records.is_empty());
 //! ```
+//!
+//! A [`Simulator`] is the same over sockets, or, [`detached`](Simulator::detached), as a transport without any. Faults are
+//! armed with a count and count how often they came:
+//!
+//! ```
+//! use alluvium_jetstream_simulator::{Act, Config, Fault, Simulator};
+//!
+//! let network = Simulator::detached(Config::small(7)).expect("a valid configuration");
+//! let did = network.world(|world| world.account(0).map(|account| account.did().to_string())).expect("account 0");
+//! let lost = network.arm(Fault::PlcStatus { did: did.clone(), status: 500 }, 1).expect("room for a fault");
+//! let document = |network: &Simulator| network.get(&format!("https://plc.test/{did}")).map(|reply| reply.status);
+//! assert_eq!((document(&network), document(&network)), (Some(500), Some(200)));
+//! assert_eq!(network.fired(lost), 1);
+//! network.act(Act::Step { count: 10 }).expect("ten events");
+//! let mut subscription = network.subscribe(Some(0));
+//! assert!(network.next(&mut subscription).messages.len() >= 10);
+//! ```
 
 mod config;
 mod event;

@@ -29,10 +29,12 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
 
 use self::answer::Answer;
+pub use self::answer::Reply;
 use self::directory::Lookup;
 use crate::config::{Config, ConfigError};
 use crate::fault::{Armed, Fault, Faults, TooManyFaults};
 use crate::identity::DOMAIN;
+use crate::subscription::{Next, Subscription};
 use crate::world::{Act, World, WorldError};
 
 /// Subscribers of the relay at once, unless said otherwise.
@@ -107,6 +109,13 @@ pub struct Simulator {
 }
 
 impl Simulator {
+    /// Makes the world without serving it: it is reached by [`get`](Self::get) and [`subscribe`](Self::subscribe) alone.
+    pub fn detached(config: Config) -> Result<Self, ConfigError> {
+        let rate = config.rate;
+        let state = State::new(World::new(config)?, rate, SUBSCRIBERS_MAX);
+        Ok(Self { servers: Vec::new(), stop_timeout: Duration::ZERO, state })
+    }
+
     /// Makes the world and serves it. Nothing happens in it before [`act`](Self::act) or [`run`](Self::run).
     pub fn start(config: Config, options: &Options) -> Result<Self, StartError> {
         let hosts = config.hosts;
@@ -128,15 +137,7 @@ impl Simulator {
             drop(world.set_host(host, address.to_string(), format!("http://{address}")));
             listeners.push((Role::Pds(host), listener));
         }
-        let state = Arc::new(State {
-            world: Mutex::new(world),
-            faults: Mutex::default(),
-            served: Mutex::default(),
-            news: watch::Sender::new(()),
-            subscribers: Arc::new(Semaphore::new(options.subscribers_max)),
-            rate: AtomicU32::new(rate),
-            shutdown: Shutdown::new(),
-        });
+        let state = State::new(world, rate, options.subscribers_max);
         let servers = listeners.into_iter().map(|(role, listener)| {
             let site = Site { state: Arc::clone(&state), role };
             Server::start(listener, site, server_options(), state.shutdown.clone())
@@ -221,6 +222,39 @@ impl Simulator {
         }
     }
 
+    /// What a `GET` of an address would give, without a socket: for transports of tests. Directory and relay are at every
+    /// host that is not one of the world's; `None` if the directory does not answer, by an armed fault. Faults of
+    /// connections do not come here.
+    pub fn get(&self, url: &str) -> Option<Reply> {
+        let url = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let (host, target) = url.find('/').map_or((url, "/"), |at| url.split_at(at));
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let number = {
+            let world = self.state.world.lock();
+            (0..)
+                .zip(world.hosts())
+                .find(|(_, known)| known.name == host)
+                .map(|(number, _)| Role::Pds(number))
+        };
+        let domain = without_port(host);
+        let role = number.or_else(|| self.state.role_of(&domain)).unwrap_or(Role::Relay);
+        match self.state.answer(&Method::GET, path, query, role, Some(&domain)) {
+            Lookup::Answer(answer) => Some(answer.reply()),
+            Lookup::Hang => None,
+        }
+    }
+
+    /// A subscriber of the relay without a socket; see [`next`](Self::next).
+    pub fn subscribe(&self, cursor: Option<u64>) -> Subscription {
+        Subscription::new(&self.state.world.lock(), cursor)
+    }
+
+    /// What such a subscriber gets next, with the faults of connections.
+    pub fn next(&self, subscription: &mut Subscription) -> Next {
+        subscription.next(&self.state.world.lock(), &mut self.state.faults.lock())
+    }
+
     /// Ends all connections and servers.
     pub async fn stop(self) {
         for server in self.servers {
@@ -230,6 +264,18 @@ impl Simulator {
 }
 
 impl State {
+    fn new(world: World, rate: u32, subscribers_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            world: Mutex::new(world),
+            faults: Mutex::default(),
+            served: Mutex::default(),
+            news: watch::Sender::new(()),
+            subscribers: Arc::new(Semaphore::new(subscribers_max)),
+            rate: AtomicU32::new(rate),
+            shutdown: Shutdown::new(),
+        })
+    }
+
     fn act(&self, act: Act) -> Result<Vec<Arc<crate::event::Emitted>>, WorldError> {
         let mut emitted = Vec::new();
         match act {
@@ -302,14 +348,15 @@ impl Handler for Site {
     async fn handle(&self, request: Request) -> Response {
         let path = request.uri().path().to_owned();
         let domain = domain(&request);
-        let role = domain.as_deref().and_then(|domain| self.role_of(domain)).unwrap_or(self.role);
+        let role = domain.as_deref().and_then(|domain| self.state.role_of(domain)).unwrap_or(self.role);
         if path == "/xrpc/com.atproto.sync.subscribeRepos" && role == Role::Relay {
             return firehose::handle(&self.state, &request);
         }
         if path.starts_with(oracle::MOUNT) && self.role == Role::Relay {
             return oracle::handle(&self.state, request).await.send(&path, &mut self.state.faults.lock());
         }
-        let answer = match self.answer(&request, role, domain.as_deref()) {
+        let (method, query) = (request.method(), request.uri().query());
+        let answer = match self.state.answer(method, &path, query, role, domain.as_deref()) {
             Lookup::Answer(answer) => answer,
             Lookup::Hang => {
                 self.state.shutdown.wait().await;
@@ -320,18 +367,24 @@ impl Handler for Site {
     }
 }
 
-impl Site {
+impl State {
     /// The host that a name belongs to.
     fn role_of(&self, domain: &str) -> Option<Role> {
         let number = domain.strip_suffix(DOMAIN)?.strip_suffix('.')?.strip_prefix("pds")?.parse().ok()?;
-        (number < self.state.world.lock().config().hosts).then_some(Role::Pds(number))
+        (number < self.world.lock().config().hosts).then_some(Role::Pds(number))
     }
 
-    fn answer(&self, request: &Request, role: Role, domain: Option<&str>) -> Lookup {
-        let (state, query) = (&*self.state, request.uri().query());
-        let path = request.uri().path();
-        let is_post = *request.method() == Method::POST;
-        if !is_post && *request.method() != Method::GET && *request.method() != Method::HEAD {
+    fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        role: Role,
+        domain: Option<&str>,
+    ) -> Lookup {
+        let state = self;
+        let is_post = *method == Method::POST;
+        if !is_post && *method != Method::GET && *method != Method::HEAD {
             let answer = Answer::error(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "no such method");
             return Lookup::Answer(answer.with("allow", "GET, HEAD, POST"));
         }
@@ -363,9 +416,11 @@ impl Site {
 
 /// The name in `Host`, without a port.
 fn domain(request: &Request) -> Option<String> {
-    let host = request.headers().get(header::HOST)?.to_str().ok()?;
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    Some(name.to_ascii_lowercase())
+    Some(without_port(request.headers().get(header::HOST)?.to_str().ok()?))
+}
+
+fn without_port(host: &str) -> String {
+    host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase()
 }
 
 fn described() -> Answer {

@@ -107,6 +107,38 @@ fn documents_lead_to_hosts_that_serve_the_whole_repository() {
 }
 
 #[test]
+fn without_sockets_everything_is_the_same() {
+    let inside = Simulator::detached(Config::small(21)).expect("it starts");
+    served(|outside| {
+        for act in [Act::Step { count: 50 }, Act::Account { account: 9, status: Status::Suspended }] {
+            inside.act(act.clone()).expect("it can be done");
+            outside.act(act).expect("it can be done");
+        }
+        for index in 0..12 {
+            let did = did(outside, index);
+            let host = outside.world(|world| world.account(index).expect("an account").host());
+            let path = format!("{GET_REPO}{did}");
+            let got = inside.get(&format!("https://pds{host}.sim.invalid{path}")).expect("an answer");
+            let expected = get(outside.hosts()[host as usize], &path);
+            assert_eq!((got.status, &got.body[..]), (expected.status, expected.body.as_slice()));
+            let document = inside.get(&format!("https://plc.invalid/{did}")).expect("an answer");
+            assert_eq!(document.headers, [("content-type".to_owned(), "application/did+ld+json".to_owned())]);
+            let read = DidDocument::read(&did.parse().expect("a DID"), &document.body).expect("a document");
+            assert_eq!(read.pds, Some(format!("https://pds{host}.sim.invalid")));
+        }
+        inside.arm(Fault::PlcHang { did: did(outside, 0) }, 1).expect("room");
+        assert_eq!(inside.get(&format!("https://plc.invalid/{}", did(outside, 0))), None);
+        inside.arm(Fault::Swallow { after: 0 }, 1).expect("room");
+        let mut subscription = inside.subscribe(Some(10));
+        let next = inside.next(&mut subscription);
+        let frames = outside.world(|world| {
+            world.history().iter().skip(11).map(|emitted| emitted.frame.clone()).collect::<Vec<_>>()
+        });
+        assert_eq!((next.messages, next.is_end), (frames, false));
+    });
+}
+
+#[test]
 fn a_name_in_the_host_header_is_served_by_any_listener() {
     served(|simulator| {
         let (did, number) =

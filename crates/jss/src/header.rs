@@ -131,8 +131,8 @@ impl Header {
     }
 }
 
-/// The checksum of a header and the footer behind it.
-pub(crate) fn checksum(header: &[u8; HEADER_BYTES], footer: &[u8]) -> u64 {
+/// The checksum of a header and the footer behind it. Magic and the checksum itself are not part of it.
+pub fn checksum(header: &[u8; HEADER_BYTES], footer: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(&header[CHECKED_FROM..]);
     hash.update(footer);

@@ -134,10 +134,7 @@ fn finish_creation(
 fn undo_torn_header(file: &Arc<dyn DiskFile>, header: &[u8; HEADER_BYTES], len: u64) -> Result<bool, Error> {
     let mut writer = Writer::empty(Path::new(""), Arc::clone(file), WriteLimits::default())?;
     let mut summary = Summary::new();
-    let mut at = HEADER_BYTES as u64;
-    while let Some(info) = walk(&**file, at, len, |info, block| summary.add(info, block))? {
-        at = info.end();
-    }
+    let at = whole_blocks(&**file, len, |info, block| summary.add(info, block))?;
     let sealing = summary.finish(at, &mut writer.encoder)?;
     let begun =
         header.iter().zip(sealing.header).take_while(|(found, expected)| **found == *expected).count();
@@ -149,6 +146,19 @@ fn undo_torn_header(file: &Arc<dyn DiskFile>, header: &[u8; HEADER_BYTES], len: 
     file.write_all_at(&[&header::active()], 0).map_err(io("writing the header of a segment"))?;
     file.sync_data().map_err(io("syncing the header"))?;
     Ok(true)
+}
+
+/// Walks the whole blocks of a file from its beginning; returns where they end.
+pub(crate) fn whole_blocks(
+    file: &dyn DiskFile,
+    len: u64,
+    mut found: impl FnMut(BlockInfo, &Block),
+) -> Result<u64, Error> {
+    let mut at = HEADER_BYTES as u64;
+    while let Some(info) = walk(file, at, len, &mut found)? {
+        at = info.end();
+    }
+    Ok(at)
 }
 
 /// The block at this place, if a whole one that decodes is there.
@@ -201,7 +211,7 @@ fn recover(writer: &mut Writer, len: u64, acknowledged: Option<u64>) -> Result<R
         match block {
             Ok(block) => {
                 let info = BlockInfo::of(&block, writer.end, size);
-                writer.blocks.push(info);
+                writer.summary.add(info, &block);
                 writer.end = info.end();
                 writer.last_seq = info.max_seq;
                 rows += u64::from(info.event_count);
@@ -255,7 +265,7 @@ fn tail(writer: &Writer, len: u64) -> Result<Option<Tail>, Error> {
         return Ok(Some(Tail::Torn));
     }
     // An entry of the index has its first frame's length where a frame has its magic number: no frame looks like it.
-    let index = index::encode(&writer.blocks);
+    let index = index::encode(writer.blocks());
     let begins = rest.iter().zip(&index).all(|(found, expected)| found == expected);
     if begins && !index.is_empty() {
         return Ok(Some(Tail::Seal));

@@ -144,7 +144,8 @@ impl World {
         let feed = format!("feed-{}", self.random.below(FEEDS));
         let count = self.random.between(1, 4);
         let first = self.written.len();
-        let texts: Vec<String> = (0..count as usize).map(|text| format!("text {}", first + text)).collect();
+        let texts: Vec<String> =
+            (first..).take(usize::try_from(count)?).map(|text| format!("text {text}")).collect();
         let fate = self.clients[client].append(&feed, &texts, kill_after)?;
         self.written.extend(texts.into_iter().map(|text| (text, (feed.clone(), fate))));
         Ok(())

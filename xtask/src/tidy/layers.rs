@@ -29,12 +29,14 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-jetstream", 4),
     ("alluvium-feed-client", 5),
     ("alluvium-jetstream-client", 5),
+    ("alluvium-jetstream-server", 5),
     ("alluvium-server", 5),
     ("alluvium", 6),
 ];
 /// Crates of development: they may use everything, and nothing may use them.
 const DEVELOPMENT: &[&str] = &[
     "alluvium-feeds-sim",
+    "alluvium-jetstream-sim",
     "alluvium-sim",
     "alluvium-bench",
     "alluvium-conformance",

@@ -184,8 +184,9 @@ fn since_us(text: &str, now_us: u64) -> Result<i64, String> {
 
 /// The part of the page of options that is about these commands.
 pub(crate) fn docs_markdown() -> String {
-    let mut page = super::flags::<TailArgs>("alluvium jetstream tail URL");
-    page.push_str(&super::flags::<BackfillArgs>("alluvium jetstream backfill URL"));
+    let alone = || clap::Command::new("alone");
+    let mut page = super::flags_markdown("alluvium jetstream tail URL", &TailArgs::augment_args(alone()));
+    page += &super::flags_markdown("alluvium jetstream backfill URL", &BackfillArgs::augment_args(alone()));
     page.push_str("\n## Exit codes of `alluvium jetstream tail` and `backfill`\n\n");
     exit_codes(&mut page, EXIT_CODES);
     page

@@ -6,6 +6,7 @@ mod buckets;
 mod configuration;
 mod contract;
 mod feeds;
+mod inspect;
 mod jetstream;
 mod lifecycle;
 mod limits;

@@ -3,7 +3,7 @@
 //! `cargo bench -p alluvium-feeds --bench capacity -- load FOLDER` fills a folder; `measure FOLDER` measures on it, `pull
 //! FOLDER` has a replica pull everything. `--feeds`, `--blocks` and `--bytes` scale it (the default of `cargo bench` is
 //! small: 20 feeds of 500 blocks, in a temporary folder). Beside each figure stands the same as plain SQLite statements on
-//! the same rows, which is what it can't get below. Figures of one run are in `docs/feeds.md`.
+//! the same rows, which is what it can't get below. The figures of a run are in `docs/feeds.md`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the real clock and at files")]
 #![expect(clippy::print_stdout, reason = "this is the program's output")]

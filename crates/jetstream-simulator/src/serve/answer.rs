@@ -12,6 +12,17 @@ use crate::fault::{Fault, Faults};
 /// The longest pause of a slow response, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60_000;
 
+/// An answer that was not sent over a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Names, in lower case, and values of the headers.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
 /// An answer.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
@@ -65,6 +76,14 @@ impl Answer {
             self.headers.push((name, value));
         }
         self
+    }
+
+    pub(super) fn reply(self) -> Reply {
+        let header = |(name, value): &(HeaderName, HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = self.headers.iter().filter_map(header).collect();
+        Reply { status: self.status.as_u16(), headers, body: self.body }
     }
 
     /// The response, sent as the faults of its path will have it.

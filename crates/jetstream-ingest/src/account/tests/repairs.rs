@@ -289,3 +289,27 @@ fn a_repository_must_be_whole_signed_and_of_its_account() {
     small.rules.limits.repo_bytes = whole.len() - 1;
     assert!(matches!(read(whole, &author, &small), Err(RepoRefused::Car(_))));
 }
+
+#[test]
+fn a_commit_behind_the_sync_of_an_unknown_account_waits_for_its_repository() {
+    let mut author = Author::new("alice");
+    author.silent(&[("app.test.note/a", Some("1"))]);
+    let mut known = Known::new(&author);
+    known.take(Event::Sync(author.sync()));
+    let before = author.clone();
+    let event = author.commit(&[("app.test.note/b", Some("2"))]);
+    let step = known.commit(&event);
+    assert!(step.rows.is_empty() && known.account.holds_commits());
+    let bad = Commit { rev: "yesterday".to_owned(), ..event };
+    assert_eq!(known.commit(&bad).notes, [Note::Rejected(Reject::Rev)]);
+    for (snapshot, kinds) in [
+        (&before, vec![(Kind::Sync, ""), (Kind::CreateResync, "a"), (Kind::Create, "b")]),
+        (&author, vec![(Kind::Sync, ""), (Kind::CreateResync, "a"), (Kind::CreateResync, "b")]),
+    ] {
+        let mut known = Known::new(&author);
+        known.take(Event::Sync(before.clone().sync()));
+        known.commit(&before.clone().commit(&[("app.test.note/b", Some("2"))]));
+        assert_eq!(keys(&known.fetch(snapshot)), kinds);
+        assert_eq!(known.account.repair(), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! Addresses, answers, and what a server can do to us, over real sockets.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{IpAddr, TcpListener};
+use std::thread;
+
+use alluvium_env::SystemClock;
+
+use super::*;
+use crate::budget::Budget;
+
+fn did(text: &str) -> Did {
+    text.parse().expect("a DID")
+}
+
+#[test]
+fn only_addresses_of_the_public_internet_are_public() {
+    for (address, expected) in [
+        ("8.8.8.8", true),
+        ("1.1.1.1", true),
+        ("100.63.255.255", true),
+        ("2606:4700:4700::1111", true),
+        ("::ffff:8.8.8.8", true),
+        ("64:ff9b::8.8.8.8", true),
+        ("0.0.0.0", false),
+        ("0.1.2.3", false),
+        ("10.1.2.3", false),
+        ("100.64.0.1", false),
+        ("127.0.0.1", false),
+        ("127.255.0.1", false),
+        ("169.254.169.254", false),
+        ("172.16.0.1", false),
+        ("172.31.255.255", false),
+        ("192.0.0.8", false),
+        ("192.0.2.1", false),
+        ("192.168.1.1", false),
+        ("198.18.0.1", false),
+        ("198.51.100.1", false),
+        ("203.0.113.1", false),
+        ("224.0.0.1", false),
+        ("240.0.0.1", false),
+        ("255.255.255.255", false),
+        ("::", false),
+        ("::1", false),
+        ("::ffff:127.0.0.1", false),
+        ("::127.0.0.1", false),
+        ("64:ff9b::10.0.0.1", false),
+        ("2002:7f00:1::", false),
+        ("2002:808:808::", true),
+        ("2001::1", false),
+        ("2001:db8::1", false),
+        ("3fff::1", false),
+        ("fc00::1", false),
+        ("fd12::1", false),
+        ("fe80::1", false),
+        ("fec0::1", false),
+        ("ff02::1", false),
+    ] {
+        let address: IpAddr = address.parse().expect("an address");
+        assert_eq!(address::is_public(address), expected, "{address}");
+    }
+}
+
+#[test]
+fn a_document_is_where_its_method_says() {
+    let http = |allow_private| {
+        let config = HttpConfig { allow_private, ..HttpConfig::new("https://plc.test/") };
+        Http::new(config, Arc::new(SystemClock))
+    };
+    let (guarded, open) = (http(false), http(true));
+    for (text, expected) in [
+        ("did:plc:abc", Some("https://plc.test/did:plc:abc")),
+        ("did:web:alice.test", Some("https://alice.test/.well-known/did.json")),
+        ("did:web:alice.test%3A8080", None),
+        ("did:web:alice.test:path", None),
+        ("did:web:localhost", None),
+        ("did:web:127.0.0.1", None),
+        ("did:key:abc", None),
+    ] {
+        assert_eq!(guarded.document_url(&did(text)).as_deref(), expected, "{text}");
+    }
+    assert_eq!(
+        open.document_url(&did("did:web:localhost%3A8080")).as_deref(),
+        Some("http://localhost:8080/.well-known/did.json")
+    );
+}
+
+/// A server that answers each connection with the next of these, and its address.
+fn server(answers: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut head = BufReader::new(stream.try_clone().expect("a socket")).lines();
+            while head.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let sent = stream.write_all(answer.as_bytes());
+            drop(sent);
+        }
+    });
+    format!("http://{address}")
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn open(plc: &str) -> Http {
+    let config = HttpConfig { allow_private: true, repo_bytes: 1000, ..HttpConfig::new(plc) };
+    Http::new(config, Arc::new(SystemClock))
+}
+
+fn fetch(http: &Http, server: &str, room: usize) -> Result<Bytes, FetchError> {
+    let mut permit = Budget::new(room).reserve(1).expect("room");
+    http.repo(server, &did("did:plc:abc"), &mut permit)
+}
+
+#[test]
+fn a_guarded_client_reaches_nothing_on_this_machine() {
+    let address = server(vec![answer("200 OK", "", "{}")]);
+    let http = Http::new(HttpConfig::new(&address), Arc::new(SystemClock));
+    assert_eq!(http.document(&did("did:plc:abc")), Err(LookupError::Failed));
+    let port = address.rsplit_once(':').expect("a port").1;
+    for host in ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "127.1"] {
+        for scheme in ["http", "https"] {
+            let server = format!("{scheme}://{host}:{port}");
+            assert_eq!(
+                fetch(&http, &server, 10_000_000),
+                Err(FetchError::Failure(FetchFailure::Transient)),
+                "{server}"
+            );
+        }
+    }
+    // Had one of these come through, the one answer would be gone by now.
+    assert_eq!(open(&address).document(&did("did:plc:abc")), Ok(b"{}".to_vec()));
+}
+
+#[test]
+fn answers_of_a_directory_are_told_apart() {
+    let long = "x".repeat(did_document::MAX_LEN + 2);
+    let address = server(vec![
+        answer("200 OK", "", "{\"id\":1}"),
+        answer("404 Not Found", "", ""),
+        answer("410 Gone", "", ""),
+        answer("500 Internal Server Error", "", ""),
+        answer("200 OK", "", &long),
+    ]);
+    let http = open(&address);
+    let results: Vec<_> = (0..5).map(|_| http.document(&did("did:plc:abc"))).collect();
+    let expected = [
+        Ok(b"{\"id\":1}".to_vec()),
+        Err(LookupError::Gone),
+        Err(LookupError::Gone),
+        Err(LookupError::Failed),
+        Err(LookupError::Failed),
+    ];
+    assert_eq!(results, expected);
+}
+
+#[test]
+fn answers_of_a_server_are_told_apart() {
+    let error = |name: &str| answer("400 Bad Request", "", &format!("{{\"error\":\"{name}\"}}"));
+    let failed = |failure| Err(FetchError::Failure(failure));
+    let table = [
+        (answer("200 OK", "", "a repository"), Ok(Bytes::from_static(b"a repository"))),
+        (error("RepoTakendown"), failed(FetchFailure::Unavailable)),
+        (error("RepoSuspended"), failed(FetchFailure::Unavailable)),
+        (error("RepoDeactivated"), failed(FetchFailure::Unavailable)),
+        (error("RepoNotFound"), failed(FetchFailure::Gone)),
+        (answer("404 Not Found", "", ""), failed(FetchFailure::Gone)),
+        (error("InvalidRequest"), failed(FetchFailure::Transient)),
+        (answer("502 Bad Gateway", "", "<html>"), failed(FetchFailure::Transient)),
+        (answer("200 OK", "", &"x".repeat(1001)), failed(FetchFailure::Refused)),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_owned(), failed(FetchFailure::Transient)),
+        ("nonsense".to_owned(), failed(FetchFailure::Transient)),
+    ];
+    for (answer, expected) in table {
+        let address = server(vec![answer.clone()]);
+        assert_eq!(fetch(&open("http://127.0.0.1:1"), &address, 10_000_000), expected, "{answer}");
+    }
+    let endless = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{}", "x".repeat(2000));
+    let address = server(vec![endless]);
+    assert_eq!(fetch(&open("http://127.0.0.1:1"), &address, 10_000_000), failed(FetchFailure::Refused));
+}
+
+#[test]
+fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+    for (status, header, wait_ms) in [
+        ("429 Too Many Requests", "retry-after: 7\r\n", 7000),
+        ("429 Too Many Requests", "", BUSY_MS),
+        ("503 Service Unavailable", "retry-after: 99999999999\r\n", BUSY_MAX_MS),
+    ] {
+        let address = server(vec![answer(status, header, "")]);
+        let http = open("http://127.0.0.1:1");
+        assert_eq!(fetch(&http, &address, 10_000_000), Err(FetchError::Busy { wait_ms }));
+        assert!(
+            matches!(fetch(&http, &address, 10_000_000), Err(FetchError::Busy { .. })),
+            "nothing is sent: nobody would answer"
+        );
+    }
+}
+
+#[test]
+fn a_repository_for_which_there_is_no_room_is_not_read() {
+    let address = server(vec![answer("200 OK", "", "a repository")]);
+    assert_eq!(fetch(&open("http://127.0.0.1:1"), &address, 10), Err(FetchError::NoRoom));
+}

@@ -1,0 +1,53 @@
+//! What can be set.
+
+use std::path::PathBuf;
+
+use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
+
+/// How a Jetstream is run.
+#[derive(Clone, Debug)]
+pub struct JetstreamConfig {
+    /// The relay: `wss://…`, or `ws://…` for one on this machine.
+    pub relay: String,
+    /// The directory of `did:plc`.
+    pub plc: String,
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// Where to begin if nothing is stored: behind this number of the relay, or with what happens next.
+    pub start_cursor: Option<u64>,
+    /// Whether the reader waits when an account's queue is full, instead of dropping from it and repairing.
+    pub lossless: bool,
+    /// Connects to addresses that are not public, and without TLS: for a simulation on this machine.
+    pub allow_private: bool,
+    /// Threads that verify.
+    pub workers: usize,
+    /// Threads that fetch repositories.
+    pub fetchers: usize,
+}
+
+impl JetstreamConfig {
+    /// The defaults, for a relay and an archive in `data_dir`.
+    pub fn new(relay: &str, data_dir: impl Into<PathBuf>) -> Self {
+        let PipelineConfig { workers, fetchers, lossless, .. } = PipelineConfig::default();
+        Self {
+            relay: relay.to_owned(),
+            plc: "https://plc.directory".to_owned(),
+            data_dir: data_dir.into(),
+            start_cursor: None,
+            lossless,
+            allow_private: false,
+            workers,
+            fetchers,
+        }
+    }
+
+    pub(crate) fn ingest(&self) -> IngestConfig {
+        let pipeline = PipelineConfig {
+            workers: self.workers,
+            fetchers: self.fetchers,
+            lossless: self.lossless,
+            ..PipelineConfig::default()
+        };
+        IngestConfig { pipeline, start_cursor: self.start_cursor }
+    }
+}

@@ -1,0 +1,114 @@
+//! Start and end.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use alluvium_env::Env;
+use alluvium_jetstream_archive::{Archive, Error, FjallStore, Options, StoreError};
+use alluvium_jetstream_ingest::counters::Counters;
+use alluvium_jetstream_ingest::http::{Http, HttpConfig};
+use alluvium_jetstream_ingest::ingest::{Ingest, IngestError, Seams};
+use alluvium_jetstream_ingest::relay::WebSocketRelay;
+use thiserror::Error as ThisError;
+
+use crate::archived::Archived;
+use crate::config::JetstreamConfig;
+
+/// Why a Jetstream did not start, or why it ended.
+#[derive(Debug, ThisError)]
+pub enum StartError {
+    /// The directory.
+    #[error("the data directory: {0}")]
+    Directory(#[source] io::Error),
+    /// The store of what is remembered.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The archive.
+    #[error("the archive: {0}")]
+    Archive(#[from] Error),
+    /// The ingest.
+    #[error("{0}")]
+    Ingest(#[from] IngestError),
+    /// A thread could not be started, or panicked.
+    #[error("a thread of the archive")]
+    Thread,
+}
+
+/// A running Jetstream.
+#[derive(Debug)]
+pub struct Jetstream {
+    archive: Archive,
+    writer: Option<JoinHandle<Result<(), Error>>>,
+    ingest: Option<Ingest>,
+}
+
+impl Jetstream {
+    /// Opens the archive, goes on where it ended, and reads the relay.
+    pub fn start(config: &JetstreamConfig, env: &Env) -> Result<Self, StartError> {
+        let meta = config.data_dir.join("meta");
+        env.disk.create_dir_all(&meta).map_err(StartError::Directory)?;
+        let store = Arc::new(FjallStore::open(&meta)?);
+        let options = Options::new(config.data_dir.join("segments"));
+        let (archive, recovered) = Archive::open(env.clone(), store, options)?;
+        tracing::info!(?recovered, "the archive is open");
+        let writer = archive.start().map_err(|_| StartError::Thread)?;
+        let mut jetstream = Self { archive: archive.clone(), writer: Some(writer), ingest: None };
+        let archived = Arc::new(Archived::new(archive));
+        let http = HttpConfig { allow_private: config.allow_private, ..HttpConfig::new(&config.plc) };
+        let seams = Seams {
+            sink: archived.clone(),
+            store: archived,
+            network: Arc::new(Http::new(http, env.clock.clone())),
+            clock: env.clock.clone(),
+            random: env.random.clone(),
+        };
+        let ingest = config.ingest();
+        let frame_bytes = ingest.pipeline.rules.limits.frame_bytes;
+        let relay = WebSocketRelay::new(&config.relay, frame_bytes, env.random.clone());
+        jetstream.ingest = Some(Ingest::start(ingest, &seams, Arc::new(relay))?);
+        Ok(jetstream)
+    }
+
+    /// The archive, for whoever reads it.
+    pub const fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// What was counted, as long as it runs.
+    pub fn counters(&self) -> Option<&Arc<Counters>> {
+        self.ingest.as_ref().map(Ingest::counters)
+    }
+
+    /// The relay's number up to which everything is with the archive.
+    pub fn cursor(&self) -> Option<u64> {
+        self.ingest.as_ref().and_then(Ingest::cursor)
+    }
+
+    /// Why it has ended by itself, if it has. The process must end then.
+    pub fn failure(&self) -> Option<IngestError> {
+        self.ingest.as_ref().and_then(Ingest::failure)
+    }
+
+    /// Ends it: what was read and verified is made durable, what was not is asked of the relay again.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        let ended = self.ingest.take().map_or(Ok(()), Ingest::stop);
+        self.archive.close();
+        if let Some(writer) = self.writer.take() {
+            writer.join().map_err(|_| StartError::Thread)??;
+        }
+        Ok(ended?)
+    }
+}
+
+impl Drop for Jetstream {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, "the end of the Jetstream");
+        }
+    }
+}
