@@ -68,7 +68,8 @@ fn a_slip_of_the_finger_gets_a_suggestion_and_nonsense_gets_none() {
         ("datadir", Some("data-dir")),
         ("snapshot", Some("snapshot-bytes-max")),
         ("xyzzy", None),
-        ("lo", None),
+        ("lo", Some("log")),
+        ("zq", None),
     ] {
         assert_eq!(close_to(slip).map(|option| option.name), meant, "{slip}");
     }
