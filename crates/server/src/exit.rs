@@ -80,25 +80,14 @@ impl ServeError {
             Self::Open(OpenError::Options(_))
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
-            Self::Open(
-                OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
-            )
-            | Self::Feeds(alluvium_feeds::OpenError::Folder(_))
+            Self::Open(error) if error.is_of_the_system() => EXIT_IO,
+            Self::Open(_) => EXIT_DATA,
+            Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
             | Self::Sqlite { .. }
             | Self::SqliteFolder { .. }
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,
-            Self::Open(
-                OpenError::Format(
-                    FormatError::Foreign { .. } | FormatError::Version { .. } | FormatError::Damage(_),
-                )
-                | OpenError::Manifest(_)
-                | OpenError::Checkpoint(_)
-                | OpenError::Table(_)
-                | OpenError::Journal(_)
-                | OpenError::Inconsistent { .. },
-            ) => EXIT_DATA,
         }
     }
 
