@@ -244,7 +244,7 @@ mod tests {
         let with = |collections: &[&str], dids: &[&str], kinds: &[Topic]| {
             let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let (collections, dids, kinds) = (owned(collections), owned(dids), kinds.to_vec());
-            Config { collections, dids, kinds, ..config.clone() }.filter()
+            Config { kinds, dids, collections, ..config.clone() }.filter()
         };
         assert!(with(&["app.example.*", "app.example.note"], &["did:web:a.example"], &[]).is_ok());
         assert!(matches!(with(&["*"], &[], &[]), Err(ConfigError::Filter(FilterError::Collection(_)))));

@@ -224,7 +224,9 @@ mod tests {
         }
     }
 
-    fn checked(segments: Vec<Segment>) -> Result<Vec<(u64, Option<Vec<(u32, u32)>>)>, String> {
+    type Planned = (u64, Option<Vec<(u32, u32)>>);
+
+    fn checked(segments: Vec<Segment>) -> Result<Vec<Planned>, String> {
         page(Output { planned_through_seq: 9, sealed_tip_seq: 9, segments })
             .map(|page| page.entries.into_iter().map(|entry| (entry.index.get(), entry.ranges)).collect())
             .map_err(|error| error.to_string())

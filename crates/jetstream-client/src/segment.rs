@@ -217,7 +217,8 @@ mod tests {
         assert_eq!(groups(&blocks, 0, 10_000), [0..3, 4..6]);
         assert_eq!(groups(&blocks, 0, 1), [0..1, 1..2, 2..3, 4..5, 5..6]);
         assert_eq!(groups(&blocks, 10, 10_000), [1..3, 4..6]);
-        assert_eq!(groups(&blocks, 59, 10_000), [5..6]);
+        assert_eq!(groups(&blocks, 59, 10_000), groups(&blocks, 58, 10_000)[..]);
+        assert_eq!(groups(&blocks, 58, 1), groups(&blocks, 0, 1)[4..]);
         assert_eq!(groups(&blocks, 60, 10_000), []);
     }
 }

@@ -41,12 +41,20 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The SQLite file cannot be used.
-    #[error("`{}`: {source}", path.display())]
+    #[error("cannot use the file that `store` names, `{}`: {source}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
         /// Why not.
         source: alluvium_sqlstore::OpenError,
+    },
+    /// The folder of the SQLite file cannot be made.
+    #[error("cannot make the folder `{}` for the file that `store` names: {source}", path.display())]
+    SqliteFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// The address cannot be listened on.
     #[error(transparent)]
@@ -77,6 +85,7 @@ impl ServeError {
             Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
             | Self::Sqlite { .. }
+            | Self::SqliteFolder { .. }
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,
         }
@@ -108,6 +117,7 @@ impl ServeError {
             }
             Self::Open(_)
             | Self::Sqlite { .. }
+            | Self::SqliteFolder { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Feeds(_)

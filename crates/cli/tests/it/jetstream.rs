@@ -1,7 +1,7 @@
 //! `alluvium jetstream tail` and `backfill` against a server of an archive on a simulated disk.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -104,8 +104,8 @@ fn an_output_is_gone_on_with() {
     run(&format!("backfill {url} {files} --count 77")).ok();
     assert_eq!(numbers(&fs::read_to_string(&output).unwrap()).len(), 77);
     // What a crash leaves: lines that no cursor covers.
-    let half = [fs::read(&output).unwrap(), br#"{"seq":78}"#.to_vec()].concat();
-    fs::write(&output, half).unwrap();
+    let mut crashed = fs::OpenOptions::new().append(true).open(&output).unwrap();
+    crashed.write_all(br#"{"seq":78}"#).unwrap();
     let follow = Cli::new(&format!("jetstream backfill {url} {files} --follow")).spawn();
     while fs::read_to_string(&cursor).is_ok_and(|kept| !kept.contains(&format!("\"{}\"", ALL + 1))) {
         std::thread::yield_now();
