@@ -65,7 +65,7 @@ async fn a_start_needs_no_room() {
         world.restart();
         let reader = world.engine.open_stream(&stream).unwrap();
         assert_eq!(reader.resolve(OffsetQuery::Now).unwrap().position, 4);
-        let append = world.engine.append(&stream, append_request("text/plain", &[b'x'; 5_000_000]));
+        let append = world.engine.append(&stream, append_request("text/plain", &vec![b'x'; 5_000_000]));
         assert!(world.run(append).await.is_err());
     }
     world.disk.set_capacity(None);
