@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use alluvium_feed_protocol::{
-    AppendRequest, AppendResponse, Block, BlockKey, ContentHash, ErrorCode, Id, Limits, signature,
+    AppendRequest, AppendResponse, Block, BlockKey, Check, ContentHash, ErrorCode, Id, Limits, signature,
 };
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{blocks, feeds, spaces};
@@ -164,29 +164,33 @@ impl Appending<'_> {
             return match stored.position {
                 Some(position) => Ok(position),
                 // A file that was a replica's before it became an authority's.
-                None => self.place(stored.insertion_id, block, feed, content),
+                None => {
+                    let (position, check) = self.place(block, feed, content)?;
+                    blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
+                    Ok(position)
+                }
             };
         }
         let now_ms = self.now_ms;
         if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(now_ms) > SKEW_MS_MAX) {
             self.warn(format!("the clock of block {index} is more than a day off"));
         }
-        let new =
-            blocks::New { space: self.space.key, feed: private_id, block, content, position: None, now_ms };
-        let insertion_id = blocks::insert(self.connection, &new)?;
-        let position = self.place(insertion_id, block, feed, content)?;
+        let (position, check) = self.place(block, feed, content)?;
+        let new = blocks::New {
+            space: self.space.key,
+            feed: private_id,
+            block,
+            content,
+            position: Some((position, Some(check))),
+            now_ms,
+        };
+        blocks::insert(self.connection, &new)?;
         self.grow(feed, block, position)?;
         Ok(position)
     }
 
-    /// Gives a stored block the next position.
-    fn place(
-        &mut self,
-        insertion_id: i64,
-        block: &Block,
-        feed: &Id,
-        content: ContentHash,
-    ) -> Result<u64, Failure> {
+    /// Takes the next position for a block; that, and the check there.
+    fn place(&mut self, block: &Block, feed: &Id, content: ContentHash) -> Result<(u64, Check), Failure> {
         #[cfg(feature = "planted-bugs")]
         if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
             let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
@@ -197,8 +201,7 @@ impl Appending<'_> {
         let key =
             BlockKey { feed_id: feed.clone(), sequence: block.sequence, actor_id: block.actor_id.clone() };
         self.space.check = self.space.check.then(position, &key, &content);
-        blocks::set_position(self.connection, insertion_id, Some(position), Some(self.space.check))?;
-        Ok(position)
+        Ok((position, self.space.check))
     }
 
     /// The number of a feed, made if it is new.

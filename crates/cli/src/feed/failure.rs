@@ -22,7 +22,9 @@ pub(super) const EXIT_CODES: &[(u8, &str)] = &[
 /// A failure of the file, or of what was asked of it.
 pub(super) fn replica(error: ReplicaError) -> Failure {
     match error {
-        ReplicaError::OtherActor(_) => Failure::Conflict(error.to_string()),
+        ReplicaError::OtherActor(_) => Failure::Usage(format!(
+            "{error}: leave `--actor` out, or name another file with `--db`"
+        )),
         other => Failure::Other(other.to_string()),
     }
 }
@@ -65,7 +67,7 @@ fn coded(code: Option<ErrorCode>, reason: String) -> Failure {
     match code {
         Some(ErrorCode::Unauthorized | ErrorCode::Forbidden) => Failure::Denied(reason),
         Some(ErrorCode::SpaceDeleted) => Failure::Gone(reason),
-        Some(ErrorCode::SpaceNotFound) => Failure::NotFound(reason),
+        Some(ErrorCode::SpaceNotFound | ErrorCode::SpacesFull) => Failure::NotFound(reason),
         Some(
             ErrorCode::NotAuthority | ErrorCode::RateLimited | ErrorCode::Overloaded | ErrorCode::Internal,
         ) => Failure::Unavailable(reason),
