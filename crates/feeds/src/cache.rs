@@ -73,8 +73,11 @@ impl Cache {
 /// Closes the space that was unused for longest, of those that nobody holds. One that isn't there costs least to close.
 fn close_one(open: &mut Open) -> Result<(), Failure> {
     let is_free = |space: &Arc<Space>| Arc::strong_count(space) == 1 && space.is_idle();
-    let oldest =
-        open.spaces.iter().filter(|(_, (space, _))| is_free(space)).min_by_key(|(_, (space, used))| (space.exists(), *used));
+    let oldest = open
+        .spaces
+        .iter()
+        .filter(|(_, (space, _))| is_free(space))
+        .min_by_key(|(_, (space, used))| (space.exists(), *used));
     let Some(id) = oldest.map(|(id, _)| id.clone()) else {
         return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
     };

@@ -92,7 +92,8 @@ impl Ground {
 
     /// The token that a space has from its beginning.
     pub(crate) fn first_token(&self, id: &Id) -> Token {
-        let digest = Sha256::new().chain_update(self.secret.to_be_bytes()).chain_update(id.as_str()).finalize();
+        let digest =
+            Sha256::new().chain_update(self.secret.to_be_bytes()).chain_update(id.as_str()).finalize();
         let bits = digest.iter().take(16).fold(0, |bits, byte| (bits << 8) | u128::from(*byte));
         Token::from_random(bits)
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use alluvium_feed_client::{Space, SyncStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{conflicts, failure};
 use super::place::{Opened, Place};
+use super::{conflicts, failure};
 use crate::stream::failure::Failure;
 
 /// How often a command that waits for another process looks, in milliseconds.

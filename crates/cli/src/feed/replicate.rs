@@ -100,9 +100,13 @@ pub(super) fn run(place: &Place, args: &ReplicateArgs) -> Result<(), Failure> {
 /// What was done, in a line.
 fn outcome(args: &ReplicateArgs, what: &str, from: From) -> String {
     match (args.stop, args.drop) {
-        (false, _) => format!("{what} is pulled from {} on, beginning with the next `feed sync`", shown(from)),
+        (false, _) => {
+            format!("{what} is pulled from {} on, beginning with the next `feed sync`", shown(from))
+        }
         (true, false) => format!("{what} is not pulled any more; what is in the file stays"),
-        (true, true) => format!("{what} is not pulled any more; only what waits to be pushed stays in the file"),
+        (true, true) => {
+            format!("{what} is not pulled any more; only what waits to be pushed stays in the file")
+        }
     }
 }
 

@@ -42,7 +42,8 @@ fn reading_makes_nothing_and_is_answered_as_an_empty_space() {
     let hello = Hello { spaces: Some(vec![id("space")]), ..Hello::default() };
     let Response::Welcome(welcome) = authority.handle(Request::Hello(hello)) else { panic!() };
     assert!(welcome.spaces.is_empty());
-    let unsubscribe = UnsubscribeRequest { subscription_id: id("sub_1"), request_id: Default::default(), space_id: None };
+    let unsubscribe =
+        UnsubscribeRequest { subscription_id: id("sub_1"), request_id: Default::default(), space_id: None };
     assert_eq!(code(&authority.handle(Request::Unsubscribe(unsubscribe))), "");
     let named = Some(id("sub_1"));
     let by_name = QueryRequest { subscription_id: named.clone(), ..QueryRequest::default() };
