@@ -52,7 +52,7 @@
 //! runtime.block_on(async {
 //!     let syncing = family.start(&Server::new(url))?;
 //!     let mut changes = family.changes();
-//!     while family.status()?.blocks_to_push > 0 {
+//!     while !family.status()?.is_done() {
 //!         changes.changed().await?;
 //!     }
 //!     drop(syncing);

@@ -18,11 +18,8 @@ const READERS_KEPT_MAX: usize = 4;
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The write-ahead log is copied back once it has so many pages.
 const CHECKPOINT_PAGES: i64 = 1000;
-/// How much of the file a reading connection keeps in memory, in KiB.
-const READER_CACHE_KIB: i64 = 4096;
-/// How much of the file the writer keeps in memory, in KiB. Blocks of many feeds touch as many places of the indexes;
-/// those that don't fit are read anew, and spilled into the log, by each transaction.
-const WRITER_CACHE_KIB: i64 = 16 * 1024;
+/// Pages of 1 KiB that each connection keeps in memory.
+const CACHE_KIB: i64 = 4096;
 
 /// What a commit survives.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -51,7 +48,7 @@ impl Database {
     /// Opens or creates a file and brings its schema up to date.
     pub fn open(path: &Path, durability: Durability) -> StoreResult<Self> {
         let mut writer = Connection::open(path)?;
-        configure(&writer, WRITER_CACHE_KIB)?;
+        configure(&writer)?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
         let synchronous = match durability {
             Durability::Machine => "FULL",
@@ -121,7 +118,7 @@ impl Database {
     fn reader(&self) -> StoreResult<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = Connection::open_with_flags(&self.path, flags)?;
-        configure(&reader, READER_CACHE_KIB)?;
+        configure(&reader)?;
         reader.pragma_update(None, "query_only", true)?;
         Ok(reader)
     }
@@ -141,16 +138,16 @@ impl Database {
 /// A database in memory that has the tables and nothing in them: what reads of a space find that isn't there.
 pub fn empty() -> StoreResult<Connection> {
     let mut connection = Connection::open_in_memory()?;
-    configure(&connection, READER_CACHE_KIB)?;
+    configure(&connection)?;
     schema::migrate(&mut connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }
 
-fn configure(connection: &Connection, cache_kib: i64) -> StoreResult<()> {
+fn configure(connection: &Connection) -> StoreResult<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.busy_timeout(LOCK_WAIT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cache_size", -cache_kib)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     Ok(())
 }
