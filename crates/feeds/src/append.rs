@@ -161,21 +161,21 @@ impl Appending<'_> {
                 self.space.next_position += 1;
                 return Ok(self.space.next_position - 1);
             }
-            return match stored.position {
-                Some(position) => Ok(position),
-                // A file that was a replica's before it became an authority's.
-                None => {
-                    let (position, check) = self.place(block, feed, content)?;
-                    blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
-                    Ok(position)
-                }
-            };
+            if let Some(position) = stored.position {
+                return Ok(position);
+            }
+            // A file that was a replica's before it became an authority's.
+            let (position, check) = self.place(block, feed, content);
+            blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
+            return Ok(position);
         }
         let now_ms = self.now_ms;
         if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(now_ms) > SKEW_MS_MAX) {
             self.warn(format!("the clock of block {index} is more than a day off"));
         }
-        let (position, check) = self.place(block, feed, content)?;
+        #[cfg(feature = "planted-bugs")]
+        self.misplace()?;
+        let (position, check) = self.place(block, feed, content);
         let new = blocks::New {
             space: self.space.key,
             feed: private_id,
@@ -190,18 +190,23 @@ impl Appending<'_> {
     }
 
     /// Takes the next position for a block; that, and the check there.
-    fn place(&mut self, block: &Block, feed: &Id, content: ContentHash) -> Result<(u64, Check), Failure> {
-        #[cfg(feature = "planted-bugs")]
-        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
-            let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
-            self.space.next_position = self.connection.query_row(sql, [], |row| row.get(0))?;
-        }
+    fn place(&mut self, block: &Block, feed: &Id, content: ContentHash) -> (u64, Check) {
         let position = self.space.next_position;
         self.space.next_position += 1;
         let key =
             BlockKey { feed_id: feed.clone(), sequence: block.sequence, actor_id: block.actor_id.clone() };
         self.space.check = self.space.check.then(position, &key, &content);
-        Ok((position, self.space.check))
+        (position, self.space.check)
+    }
+
+    /// Takes the next position from what is stored, as is not to be done.
+    #[cfg(feature = "planted-bugs")]
+    fn misplace(&mut self) -> Result<(), Failure> {
+        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
+            let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
+            self.space.next_position = self.connection.query_row(sql, [], |row| row.get(0))?;
+        }
+        Ok(())
     }
 
     /// The number of a feed, made if it is new.

@@ -51,7 +51,8 @@ impl Space {
         env: &Env,
         options: &Arc<Options>,
     ) -> Result<Self, Failure> {
-        let guard = Guard::read(env.disk.as_ref(), &ground.folder_of(id)).map_err(unguarded)?;
+        let guard =
+            Guard::read(env.disk.as_ref(), &ground.folder_of(id)).map_err(|error| unguarded(&error))?;
         let space = Self {
             id: id.clone(),
             env: env.clone(),
@@ -72,7 +73,7 @@ impl Space {
 
     fn open_database(&self) -> Result<Database, Failure> {
         let folder = self.ground.folder_of(&self.id);
-        self.env.disk.create_dir_all(&folder).map_err(unguarded)?;
+        self.env.disk.create_dir_all(&folder).map_err(|error| unguarded(&error))?;
         let database = Database::open(&folder.join(DATABASE), self.options.durability)?;
         let mut guard = self.guard.lock();
         let note = database.write::<_, Failure>(|transaction| {
@@ -94,7 +95,9 @@ impl Space {
             note(&space)
         })?;
         self.head.send_replace(note.position);
-        guard.refresh(self.env.disk.as_ref(), note, self.env.clock.now_ms(), 0).map_err(unguarded)?;
+        guard
+            .refresh(self.env.disk.as_ref(), note, self.env.clock.now_ms(), 0)
+            .map_err(|error| unguarded(&error))?;
         drop(guard);
         Ok(database)
     }
@@ -312,7 +315,7 @@ impl Space {
 }
 
 /// The folder or the guard of a space can't be used.
-fn unguarded(error: std::io::Error) -> Failure {
+fn unguarded(error: &std::io::Error) -> Failure {
     StoreError::Corrupt(format!("the guard: {error}")).into()
 }
 
