@@ -23,7 +23,17 @@ use crate::{
 };
 
 /// Variables with the project's prefix that belong to the clients.
-const FOREIGN_VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE, feed::DB_VARIABLE, feed::SPACE_VARIABLE];
+const FOREIGN_VARIABLES: &[&str] = &[
+    URL_VARIABLE,
+    TOKEN_VARIABLE,
+    feed::DB_VARIABLE,
+    feed::SPACE_VARIABLE,
+    jetstream::VARIABLES[0],
+    jetstream::VARIABLES[1],
+    jetstream::VARIABLES[2],
+    jetstream::VARIABLES[3],
+    jetstream::VARIABLES[4],
+];
 
 const CONFIG_FLAG: &str = "config";
 

@@ -46,6 +46,8 @@ pub struct SurfaceOptions {
     pub sse_cycle: Duration,
     /// How long a socket may be silent before it is asked whether it is there.
     pub ping_interval: Duration,
+    /// How long something may wait for the reader of a socket before that is dropped.
+    pub reader_timeout: Duration,
 }
 
 impl Default for SurfaceOptions {
@@ -57,6 +59,7 @@ impl Default for SurfaceOptions {
             long_poll_timeout: Duration::from_secs(30),
             sse_cycle: Duration::from_mins(1),
             ping_interval: Duration::from_secs(30),
+            reader_timeout: Duration::from_mins(1),
         }
     }
 }
@@ -107,7 +110,7 @@ impl Handler for Surface {
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
             http::HeaderValue::from_static(
-                "Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
+                "Alluvium-Error, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
             ),
         );
         response

@@ -32,7 +32,7 @@ impl Archived {
     }
 }
 
-fn failed(error: alluvium_jetstream_archive::Error) -> SinkError {
+fn failed(error: &alluvium_jetstream_archive::Error) -> SinkError {
     SinkError(error.to_string())
 }
 
@@ -42,7 +42,10 @@ impl Sink for Archived {
         let changes = batch.changes.iter().map(|change| entry(change.key(), change.value()));
         let cursor = batch.cursor.map(|cursor| entry(CURSOR.to_owned(), Some(encode_cursor(cursor))));
         let changes = changes.chain(cursor).collect();
-        let number = self.archive.submit(ArchiveBatch { events: batch.rows, changes }).map_err(failed)?;
+        let number = self
+            .archive
+            .submit(ArchiveBatch { events: batch.rows, changes })
+            .map_err(|error| failed(&error))?;
         self.submitted.lock().waiting.push_back(number);
         Ok(())
     }
@@ -60,13 +63,16 @@ impl Sink for Archived {
 
 impl Store for Archived {
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, SinkError> {
-        Ok(self.archive.get(key.as_bytes()).map_err(failed)?.map(|value| value.to_vec()))
+        Ok(self.archive.get(key.as_bytes()).map_err(|error| failed(&error))?.map(|value| value.to_vec()))
     }
 
     fn scan(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8]) -> bool) -> Result<(), SinkError> {
         let mut after: Option<Bytes> = None;
         loop {
-            let page = self.archive.page(prefix.as_bytes(), after.as_deref(), PAGE).map_err(failed)?;
+            let page = self
+                .archive
+                .page(prefix.as_bytes(), after.as_deref(), PAGE)
+                .map_err(|error| failed(&error))?;
             let Some((last, _)) = page.last() else {
                 return Ok(());
             };

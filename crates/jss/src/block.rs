@@ -94,7 +94,7 @@ impl Row {
 }
 
 /// A decoded block. Its rows are read where they lie.
-#[derive(Clone, Debug)]
+#[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Block {
     body: Bytes,
     rows: usize,

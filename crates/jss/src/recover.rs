@@ -211,7 +211,7 @@ fn recover(writer: &mut Writer, len: u64, acknowledged: Option<u64>) -> Result<R
         match block {
             Ok(block) => {
                 let info = BlockInfo::of(&block, writer.end, size);
-                writer.blocks.push(info);
+                writer.summary.add(info, &block);
                 writer.end = info.end();
                 writer.last_seq = info.max_seq;
                 rows += u64::from(info.event_count);
@@ -265,7 +265,7 @@ fn tail(writer: &Writer, len: u64) -> Result<Option<Tail>, Error> {
         return Ok(Some(Tail::Torn));
     }
     // An entry of the index has its first frame's length where a frame has its magic number: no frame looks like it.
-    let index = index::encode(&writer.blocks);
+    let index = index::encode(writer.blocks());
     let begins = rest.iter().zip(&index).all(|(found, expected)| found == expected);
     if begins && !index.is_empty() {
         return Ok(Some(Tail::Seal));

@@ -39,7 +39,8 @@ pub struct Writer {
     pub(crate) limits: WriteLimits,
     pub(crate) encoder: Encoder,
     pub(crate) pending: BlockBuilder,
-    pub(crate) blocks: Vec<BlockInfo>,
+    /// What is known of the durable blocks, and what sealing will write.
+    pub(crate) summary: Summary,
     /// Where the next frame goes.
     pub(crate) end: u64,
     pub(crate) last_seq: u64,
@@ -66,7 +67,7 @@ impl Writer {
             limits,
             encoder: Encoder::new().map_err(io("starting a compressor"))?,
             pending: BlockBuilder::new(),
-            blocks: Vec::new(),
+            summary: Summary::new(),
             end: HEADER_BYTES as u64,
             last_seq: 0,
             poisoned: false,
@@ -93,8 +94,9 @@ impl Writer {
             || self.pending.body_bytes() >= self.limits.block_bytes
     }
 
-    /// Writes the pending rows as one block and syncs it. They are durable when this returns; none pending writes
-    /// nothing. The block is known to [`Writer::blocks`] only after that.
+    /// Writes the pending rows as one block, syncs it and reads it back, so that no block is acknowledged or sealed that
+    /// cannot be read. They are durable when this returns; none pending writes nothing. The block is known to
+    /// [`Writer::blocks`] only after that.
     pub fn flush(&mut self) -> Result<Option<BlockInfo>, Error> {
         self.check()?;
         if self.pending.is_empty() {
@@ -108,34 +110,27 @@ impl Writer {
         let size = u32::try_from(frame.len()).map_err(|_| Refused::Full)?;
         let prefix = u64::from(size).to_le_bytes();
         self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"))?;
-        let block = Block::decode(body).map_err(|damage| Error::damaged(self.end, damage))?;
-        let info = BlockInfo::of(&block, self.end, size);
         self.file.sync_data().map_err(io("syncing a block"))?;
+        let at = self.end;
+        let damaged = |damage| Error::damaged(at, damage);
+        let written = Block::decode(body).map_err(damaged)?;
+        let info = BlockInfo::of(&written, at, size);
+        let found = block_at(&*self.file, &info, ReadLimits::default())?;
+        if found != written {
+            let block = u32::try_from(self.blocks().len()).unwrap_or(u32::MAX);
+            return Err(damaged(Damage::BlockIndex { block, what: "it is not what was written" }));
+        }
         self.poisoned = false;
         self.end = info.end();
-        self.blocks.push(info);
+        self.summary.add(info, &found);
         Ok(Some(info))
     }
 
-    /// Flushes what is pending and seals the file: what header and footer say is gathered from the blocks as they are
-    /// read back, so that nothing is sealed that cannot be read.
+    /// Flushes what is pending and seals the file. What header and footer say was gathered from the blocks as they were
+    /// read back, one at a time, so this takes no longer for a large file.
     pub fn seal(mut self) -> Result<Arc<Metadata>, Error> {
         self.flush()?;
-        let mut summary = Summary::new();
-        for info in &self.blocks {
-            let block = block_at(&*self.file, info, ReadLimits::default())?;
-            let found = BlockInfo::of(&block, info.offset, info.compressed_size);
-            if found != *info {
-                return Err(Error::damaged(
-                    info.offset,
-                    Damage::BlockIndex {
-                        block: u32::try_from(summary.blocks().len()).unwrap_or(u32::MAX),
-                        what: "it is not what was written",
-                    },
-                ));
-            }
-            summary.add(found, &block);
-        }
+        let summary = std::mem::take(&mut self.summary);
         let sealing = summary.finish(self.end, &mut self.encoder)?;
         self.file.write_all_at(&[&sealing.footer], self.end).map_err(io("writing the footer"))?;
         self.file.sync_data().map_err(io("syncing the footer"))?;
@@ -151,9 +146,10 @@ impl Writer {
     pub fn discard_after(&mut self, seq: u64) -> Result<u64, Error> {
         self.check()?;
         self.pending.clear();
-        let kept = self.blocks.partition_point(|block| block.min_seq <= seq);
-        let (last_seq, end) =
-            self.blocks[..kept].last().map_or((0, HEADER_BYTES as u64), |block| (block.max_seq, block.end()));
+        let kept = self.blocks().partition_point(|block| block.min_seq <= seq);
+        let (last_seq, end) = self.blocks()[..kept]
+            .last()
+            .map_or((0, HEADER_BYTES as u64), |block| (block.max_seq, block.end()));
         if last_seq > seq {
             return Err(Error::damaged(end, Damage::Order { seq, last: last_seq }));
         }
@@ -164,7 +160,10 @@ impl Writer {
             self.file.truncate(end).map_err(io("cutting blocks"))?;
             self.file.sync_data().map_err(io("syncing a segment"))?;
             self.poisoned = false;
-            self.blocks.truncate(kept);
+            let before = std::mem::take(&mut self.summary);
+            for info in &before.blocks()[..kept] {
+                self.summary.add(*info, &block_at(&*self.file, info, ReadLimits::default())?);
+            }
             self.end = end;
         }
         Ok(cut)
@@ -176,7 +175,7 @@ impl Writer {
 
     /// The blocks that are durable.
     pub fn blocks(&self) -> &[BlockInfo] {
-        &self.blocks
+        self.summary.blocks()
     }
 
     /// The file, for reading its blocks.

@@ -13,4 +13,5 @@ mod store;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
 };
+pub use logging::log_to_stderr;
 pub use serve::serve;

@@ -9,6 +9,7 @@
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `simulator` – the network that is made up, as a consumer sees it.
+//! * `jetstream` – a server that follows that network, with published clients, killed again and again.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -29,6 +30,7 @@ mod failed_sync;
 mod feeds;
 mod full_disk;
 mod http;
+mod jetstream;
 mod many_streams;
 mod message;
 mod procfs;
@@ -76,6 +78,8 @@ enum Claim {
     Feeds(feeds::Options),
     /// `alluvium jetstream simulate`: the same network from the same seed, and faults that come once.
     Simulator,
+    /// `alluvium jetstream serve`: published clients over restarts, and `kill -9` in a loop.
+    Jetstream,
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -113,6 +117,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,
+        Claim::Jetstream => jetstream::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,

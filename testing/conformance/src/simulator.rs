@@ -41,15 +41,20 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 }
 
 /// A network, as a process.
-struct Network {
+pub(crate) struct Network {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Network {
     fn start(binary: &Path, seed: u32) -> Result<Self> {
+        Self::with_rate(binary, seed, 0)
+    }
+
+    /// A network that goes on by itself, with this many events in a second.
+    pub(crate) fn with_rate(binary: &Path, seed: u32, rate: u32) -> Result<Self> {
         let mut child = Command::new(binary)
-            .args(["jetstream", "simulate", "--listen", "127.0.0.1:0", "--rate", "0"])
+            .args(["jetstream", "simulate", "--listen", "127.0.0.1:0", "--rate", &rate.to_string()])
             .args(["--seed", &seed.to_string(), "--accounts", &ACCOUNTS.to_string()])
             .args(["--past", &PAST.to_string()])
             .stdin(Stdio::null())
@@ -63,7 +68,7 @@ impl Network {
         Ok(Self { child, address })
     }
 
-    fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "ended with {status}");

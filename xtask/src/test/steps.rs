@@ -99,6 +99,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || on_sqlite("failed-sync"),
     },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
+    Step {
+        name: "jetstream",
+        about: "a Jetstream behind a simulated network, with published clients, under kill -9",
+        run: || black_box("jetstream"),
+    },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
 

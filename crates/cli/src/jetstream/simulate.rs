@@ -164,15 +164,5 @@ pub(crate) fn docs_markdown() -> String {
         #[command(flatten)]
         _args: SimulateArgs,
     }
-    let mut page =
-        String::from("\n## `alluvium jetstream simulate`\n\n| flag | default | meaning |\n|---|---|---|\n");
-    for flag in Alone::command().get_arguments() {
-        let default: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        if let Some(name) = flag.get_long() {
-            let default = default.join(" ");
-            page.extend(["| `--", name, "` | `", &default, "` | ", &help, " |\n"]);
-        }
-    }
-    page
+    super::flags_markdown("alluvium jetstream simulate", &Alone::command())
 }

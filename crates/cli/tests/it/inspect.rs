@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use alluvium_env::RealDisk;
+use alluvium_env::{Disk as _, OpenMode, RealDisk};
 use alluvium_jss::{Event, Kind, WriteLimits, Writer};
 use serde_json::Value;
 
@@ -83,9 +83,9 @@ fn a_damaged_file_is_told_and_does_not_hide_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let good = write(dir.path(), "seg_0000000000.jss", true);
     let bad = write(dir.path(), "seg_0000000001.jss", true);
-    let mut bytes = std::fs::read(&bad).unwrap();
-    bytes[300] ^= 1;
-    std::fs::write(&bad, bytes).unwrap();
+    let byte = std::fs::read(&bad).unwrap()[300];
+    let file = RealDisk.open(&bad, OpenMode::ReadWrite).unwrap();
+    file.write_all_at(&[&[byte ^ 1]], 300).unwrap();
     let missing = dir.path().join("seg_0000000002.jss");
     let shown = inspect("", &[&bad, &missing, &good]);
     assert_eq!(shown.code, Some(1));

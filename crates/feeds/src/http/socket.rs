@@ -6,8 +6,8 @@
 //!
 //! What a reader does not take is bounded. A request is begun only while what its socket holds, answers included, leaves
 //! room for it ([`room`]); the others wait. While more than [`BACKLOG_BYTES`] wait in either direction, nothing more is
-//! read. While anything waits to be written, hints are merged in the listener instead. After [`BACKLOG_TIMEOUT`] the
-//! reader is dropped.
+//! read. While anything waits to be written, hints are merged in the listener instead. A reader that lets
+//! something wait for too long is dropped.
 
 mod room;
 
@@ -36,8 +36,6 @@ const SUBPROTOCOLS: [(&str, Encoding); 2] =
     [("feeds.v1.cbor", Encoding::Cbor), ("feeds.v1.json", Encoding::Json)];
 /// How much may wait to be written, or to be carried out, before nothing more is read.
 const BACKLOG_BYTES: usize = 1024 * 1024;
-/// How long something may wait for a reader before it is dropped.
-const BACKLOG_TIMEOUT: Duration = Duration::from_mins(1);
 /// The least time between two hints of a subscription.
 const HINT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long open requests are waited for when the server stops.
@@ -140,7 +138,8 @@ impl Session {
             }
             self.begin();
             let reads = waiting < BACKLOG_BYTES && self.waiting.bytes() < BACKLOG_BYTES;
-            let until = *backlog_until.get_or_insert_with(|| Instant::now() + BACKLOG_TIMEOUT);
+            let until =
+                *backlog_until.get_or_insert_with(|| Instant::now() + self.state.options.reader_timeout);
             let reading = async {
                 if reads {
                     return socket.next_or_written().await;

@@ -437,3 +437,33 @@ fn a_reader_that_stops_reading_holds_up_nobody_and_gets_everything_when_it_reads
     }
     assert_eq!(answered, pages);
 }
+
+#[test]
+fn a_reader_that_lets_something_wait_for_too_long_is_dropped() {
+    let options = SurfaceOptions { reader_timeout: Duration::from_millis(50), ..SurfaceOptions::default() };
+    let site = Site::open(Arc::new(OpenGate), options);
+    let data = "x".repeat(100_000);
+    for n in 0..10 {
+        site.authority.append(append(vec![block("f", "a", n, &data)]));
+    }
+    let mut slow = Talk::open(&site, ONE_SPACE, Encoding::Json);
+    for n in 0..32 {
+        let request = json!({ "_tag": "QueryRequest", "requestId": n.to_string(), "maxBytes": 1_000_000 });
+        slow.send_json(&request);
+    }
+    // It reads nothing until the server has given it up. Others are served meanwhile.
+    let mut other = Talk::open(&site, ONE_SPACE, Encoding::Cbor);
+    while site.server.connections() > 1 {
+        other.send_json(&json!({ "_tag": "ListFeedsRequest", "requestId": "l" }));
+        assert!(matches!(other.answer(), Response::ListFeeds(list) if list.feeds.len() == 1));
+    }
+    let mut answered = 0;
+    let ended = loop {
+        let next = slow.runtime.block_on(async { tokio::time::timeout(LONG, slow.socket.next()).await });
+        match next.expect("something comes") {
+            Ok(Some(_)) => answered += 1,
+            ended => break ended,
+        }
+    };
+    assert!(answered < 32, "{ended:?}");
+}

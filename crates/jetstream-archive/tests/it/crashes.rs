@@ -225,3 +225,47 @@ fn replace(world: &World, path: &std::path::Path, bytes: &[u8]) {
     file.write_all_at(&[bytes], 0).unwrap();
     file.sync_all().unwrap();
 }
+
+/// Whatever byte of the pending log is damaged: what was acknowledged is there, or the archive does not open. Only the
+/// last record cannot be told from one whose write was interrupted.
+#[test]
+fn a_damaged_pending_log_is_refused_but_for_its_last_record() {
+    let world = World::new(1);
+    let archive = world.opened();
+    for (first, last) in [(1, 6), (7, 7), (8, 8), (9, 9)] {
+        commit(&archive, batch(first..=last)).unwrap();
+    }
+    drop(archive);
+    world.disk.kill();
+    let log = std::path::Path::new(crate::world::DIR).join("pending.log");
+    let good = read(&world, &log);
+    let (mut refused, mut cut) = (0, 0);
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0x41;
+        replace(&world, &log, &bad);
+        match world.open() {
+            Ok((archive, _)) => {
+                let last = done(&archive);
+                assert!(last >= 8, "byte {at}: {last} is remembered");
+                assert!(rows_from(&archive, 1) == expected(1, 1..=last), "byte {at}");
+                cut += u32::from(last == 8);
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::PendingLog { .. } | Error::Lost { .. }), "byte {at}: {error}");
+                refused += 1;
+            }
+        }
+        world.disk.kill();
+    }
+    assert!(refused > 300 && cut > 100, "{refused} {cut}");
+    // Cut at any length it opens, with the records before the cut.
+    for len in 0..good.len() {
+        replace(&world, &log, &good[..len]);
+        if let Ok((archive, _)) = world.open() {
+            let last = done(&archive);
+            assert!(rows_from(&archive, 1) == expected(1, 1..=last), "{len} bytes");
+        }
+        world.disk.kill();
+    }
+}

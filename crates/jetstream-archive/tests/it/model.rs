@@ -155,7 +155,7 @@ fn a_row_that_no_segment_can_store_is_refused_with_its_batch() {
 
 /// The two stores against one map, and over a reopening.
 #[test]
-fn stores_agree() {
+fn both_stores_behave_like_one_map() {
     let dir = tempfile::tempdir().unwrap();
     let disk = alluvium_env::sim::SimDisk::new(1);
     let open = || -> [Box<dyn Store>; 2] {

@@ -1,3 +1,5 @@
+//! The archive as files, and plans of downloads.
+
 use std::path::Path;
 
 use alluvium_env::{Disk, OpenMode};

@@ -1,3 +1,5 @@
+//! The three live feeds: what they send, in which form, and how they end.
+
 use alluvium_jetstream::Options;
 use alluvium_jetstream_wire::Wire;
 use alluvium_jetstream_wire::dictionary::{self, Decoder};

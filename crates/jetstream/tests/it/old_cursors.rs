@@ -1,3 +1,5 @@
+//! Cursors before what a feed may give, and beyond what there is.
+
 use std::time::Duration;
 
 use alluvium_jetstream::Options;

@@ -1,3 +1,5 @@
+//! The feed as a durable stream.
+
 use std::time::Duration;
 
 use alluvium_jetstream::Options;

@@ -2,7 +2,8 @@
 
 use alluvium_env::sim::{FaultRule, Operation, SimDisk, is_crash};
 use alluvium_jss::{
-    Error, Opened, ReadLimits, Replaced, Row, Sealed, Tail, WriteLimits, Writer, open, remove_stale, rewrite,
+    Error, Opened, ReadLimits, Replaced, Row, Sealed, Tail, WriteLimits, Writer, open, patch, remove_stale,
+    rewrite,
 };
 
 use crate::world::{DIR, LIMITS, append, disk, path, reopened, row, rows, sealed};
@@ -145,34 +146,46 @@ fn each_failing_step_of_a_seal_leaves_a_file_that_opens() {
     }
 }
 
-/// A rewrite leaves the old file or the new one, whole, at every crash.
+/// A rewrite and a patch leave the old file or the new one, whole, at every crash.
 #[test]
-fn a_rewrite_is_one_step() {
-    let drops = |row: alluvium_jss::RowRef<'_>| row.seq.is_multiple_of(3);
-    let after: Vec<Row> = expected(ROWS).into_iter().filter(|row| !row.seq.is_multiple_of(3)).collect();
-    let (mut old, mut new) = (0, 0);
-    for seed in 0..40 {
-        for operation in 0.. {
-            let disk = disk(seed);
-            drop(sealed(&disk, ROWS));
-            disk.crash_at(disk.operations() + operation);
-            let done = rewrite(&disk, &path(), ReadLimits::default(), None, drops);
-            let finished = done.is_ok();
-            disk.restart();
-            remove_stale(&disk, std::path::Path::new(DIR)).unwrap();
-            assert_eq!(disk.files().len(), 1);
-            let found = rows(&reopened(&disk));
-            if finished {
-                assert!(matches!(done, Ok(Replaced::Changed { rows: 3, .. })));
-                assert!(found == after, "seed {seed}: a finished rewrite is durable");
-                break;
+fn a_replacement_is_one_step() {
+    type Replace = fn(&SimDisk) -> Result<Replaced, Error>;
+    let dropping: Replace =
+        |disk| rewrite(disk, &path(), ReadLimits::default(), None, |row| row.seq.is_multiple_of(3));
+    let timing: Replace =
+        |disk| patch(disk, &path(), ReadLimits::default(), |row| row.seq.is_multiple_of(3).then_some(7));
+    let without: Vec<Row> = expected(ROWS).into_iter().filter(|row| !row.seq.is_multiple_of(3)).collect();
+    let timed: Vec<Row> = expected(ROWS)
+        .into_iter()
+        .map(|mut row| {
+            row.event.indexed_at = if row.seq.is_multiple_of(3) { 7 } else { 0 };
+            row
+        })
+        .collect();
+    for (replace, after) in [(dropping, without), (timing, timed)] {
+        let (mut old, mut new) = (0, 0);
+        for seed in 0..40 {
+            for operation in 0.. {
+                let disk = disk(seed);
+                drop(sealed(&disk, ROWS));
+                disk.crash_at(disk.operations() + operation);
+                let done = replace(&disk);
+                disk.restart();
+                remove_stale(&disk, std::path::Path::new(DIR)).unwrap();
+                assert_eq!(disk.files().len(), 1);
+                let found = rows(&reopened(&disk));
+                if let Ok(done) = done {
+                    assert!(matches!(done, Replaced::Changed { rows: 3, .. }));
+                    assert!(found == after, "seed {seed}: what is finished is durable");
+                    break;
+                }
+                old += u32::from(found == expected(ROWS));
+                new += u32::from(found == after);
+                assert!(found == expected(ROWS) || found == after, "seed {seed}, operation {operation}");
             }
-            old += u32::from(found == expected(ROWS));
-            new += u32::from(found == after);
-            assert!(found == expected(ROWS) || found == after, "seed {seed}, operation {operation}");
         }
+        assert!(old > 0 && new > 0);
     }
-    assert!(old > 0 && new > 0);
 }
 
 #[test]

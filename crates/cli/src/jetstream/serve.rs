@@ -1,0 +1,225 @@
+//! `alluvium jetstream serve`: a relay's network archived, verified, and served.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_env::Env;
+use alluvium_http::{
+    Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions,
+    Shutdown, bind, default_reactors, heavy_reactors,
+};
+use alluvium_jetstream::{Options, Surface};
+use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
+use alluvium_server::config::LogFormat;
+use alluvium_server::{
+    EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
+};
+use clap::{Args, CommandFactory as _};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Variables of this command, which `alluvium serve` passes over.
+pub(crate) const VARIABLES: &[&str] = &[
+    "ALLUVIUM_JETSTREAM_RELAY",
+    "ALLUVIUM_JETSTREAM_PLC",
+    "ALLUVIUM_JETSTREAM_LISTEN",
+    "ALLUVIUM_JETSTREAM_DATA_DIR",
+    "ALLUVIUM_JETSTREAM_LOG",
+];
+/// Where the network's directory of accounts is, unless said otherwise.
+const PLC: &str = "https://plc.directory";
+/// How long connections have to end after a signal.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked whether the ingest has ended by itself.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Arguments of `alluvium jetstream serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The relay to follow: `wss://…`, or `ws://…` with `--allow-private`.
+    #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_RELAY")]
+    relay: String,
+    /// The directory of `did:plc` accounts.
+    #[arg(long, value_name = "URL", default_value = PLC, env = "ALLUVIUM_JETSTREAM_PLC")]
+    plc: String,
+    /// Where feeds and archive are served.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "ALLUVIUM_JETSTREAM_LISTEN")]
+    listen: SocketAddr,
+    /// Where everything is kept.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "alluvium-jetstream",
+        env = "ALLUVIUM_JETSTREAM_DATA_DIR"
+    )]
+    data_dir: PathBuf,
+    /// With an empty archive: begin behind this number of the relay, 0 for all that it still has; else with what comes.
+    #[arg(long, value_name = "NUMBER")]
+    start_cursor: Option<u64>,
+    /// Begin with an empty archive and gather nothing of the past; the only mode there is so far.
+    #[arg(long)]
+    no_backfill: bool,
+    /// Slow the relay down when an account's queue is full, instead of dropping from it and repairing the account.
+    #[arg(long)]
+    lossless: bool,
+    /// Connect to addresses that are not public, and without TLS: for a network on this machine.
+    #[arg(long)]
+    allow_private: bool,
+    /// How many hours back a live feed may begin; 0 for feeds that always begin with what comes.
+    #[arg(long, value_name = "HOURS", default_value_t = 36)]
+    lookback_hours: u64,
+    /// Subscribers of live feeds at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_max)]
+    subscribers_max: usize,
+    /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
+    #[arg(long)]
+    no_deflate: bool,
+    /// Seconds for which others may keep a segment without asking; it may be replaced when accounts are deleted.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    segment_max_age: u64,
+    /// What is logged to standard error: levels, also by module.
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
+    log: String,
+}
+
+/// Why it did not start, or ended by itself.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        use alluvium_jetstream_archive::Error as ArchiveError;
+        let code = match &error {
+            StartError::Archive(ArchiveError::Locked) => EXIT_LOCKED,
+            StartError::Archive(error) if error.io_source().is_some() => EXIT_IO,
+            StartError::Archive(_) => EXIT_DATA,
+            StartError::Directory(_) | StartError::Store(_) | StartError::Thread => EXIT_IO,
+            StartError::Ingest(_) => EXIT_CONFIG,
+        };
+        Self { message: error.to_string(), code }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self { message: error.to_string(), code: EXIT_IO }
+    }
+}
+
+/// Serves until a signal comes, or something fails.
+pub(crate) fn run(args: &ServeArgs) -> ExitCode {
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            drop(writeln!(io::stderr(), "error: {}", failure.message));
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    log_to_stderr(&args.log, LogFormat::Text);
+    let listener =
+        bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
+    let config = JetstreamConfig {
+        plc: args.plc.clone(),
+        start_cursor: args.start_cursor,
+        lossless: args.lossless,
+        allow_private: args.allow_private,
+        ..JetstreamConfig::new(&args.relay, &args.data_dir)
+    };
+    let jetstream = Jetstream::start(&config, &Env::real())?;
+    let shutdown = Shutdown::new();
+    let surface = Surface::new(jetstream.archive().clone(), surface_options(args), shutdown.clone());
+    let server = Server::start(listener, surface, server_options(args), shutdown)
+        .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let failed = runtime.block_on(async {
+        // Before it says that it is there: whoever waits for that may stop it at once.
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        announce(args, server.address(), jetstream.archive().next_seq());
+        let failed = tokio::select! {
+            failure = failure(&jetstream) => Some(failure),
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+        };
+        if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
+            drop(writeln!(io::stderr(), "{connections} connections did not end in time"));
+        }
+        Ok::<_, io::Error>(failed)
+    })?;
+    let stopped = jetstream.stop();
+    match failed {
+        Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
+        None => Ok(stopped?),
+    }
+}
+
+/// Why the archive or the ingest has ended by itself.
+async fn failure(jetstream: &Jetstream) -> String {
+    let ingest = async {
+        loop {
+            if let Some(error) = jetstream.failure() {
+                return error.to_string();
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        error = jetstream.archive().ended() => error.to_string(),
+        error = ingest => error,
+    }
+}
+
+fn surface_options(args: &ServeArgs) -> Options {
+    Options {
+        lookback: Duration::from_secs(args.lookback_hours.saturating_mul(3600)),
+        subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
+        deflate: !args.no_deflate,
+        segment_max_age: Duration::from_secs(args.segment_max_age),
+        ..Options::default()
+    }
+}
+
+fn server_options(args: &ServeArgs) -> ServerOptions {
+    let reactors = default_reactors();
+    ServerOptions {
+        reactors,
+        heavy_reactors: heavy_reactors(reactors),
+        connections_max: args.subscribers_max.saturating_add(1000),
+        header_bytes_max: HEADER_BYTES_MAX,
+        idle_timeout: Duration::from_secs(IDLE_TIMEOUT_S),
+        responses: Arc::new(ResponseBudget::new(RESPONSES_BYTES_MAX)),
+    }
+}
+
+/// Tells where everything is and how to use it.
+fn announce(args: &ServeArgs, address: SocketAddr, next_seq: u64) {
+    let text = format!(
+        "listening      http://{address}\n\
+         relay          {}\n\
+         data           {}, next event {next_seq}\n\
+         live           ws://{address}/subscribe\n\
+         try            curl -N 'http://{address}/streams/events?live=sse&offset=now'\n",
+        args.relay,
+        args.data_dir.display(),
+    );
+    // Whoever started it may not have stayed to read: no reason not to serve.
+    drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
+}
+
+/// The part of the page of options that is about this command.
+pub(crate) fn docs_markdown() -> String {
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        _args: ServeArgs,
+    }
+    super::flags_markdown("alluvium jetstream serve", &Alone::command())
+}

@@ -1,0 +1,91 @@
+//! `alluvium jetstream serve` behind a network that is made up, as published clients see it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::check::Report;
+use crate::clients::converse;
+use crate::http::Connection;
+use crate::server::{Launch, Server};
+use crate::simulator::Network;
+use crate::tools;
+
+/// Events of the network in a second.
+const RATE: u32 = 60;
+/// The dictionary that clients of the oldest feed have compiled in.
+const DICTIONARY: &str = "../../crates/jetstream-wire/dictionaries/subscribe-1612007021.zdict";
+
+/// Starts a network and a server that follows it, and runs the clients over restarts of the server.
+pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+    let network = Network::with_rate(binary, 5, RATE)?;
+    let scratch = tempfile::tempdir()?;
+    let (relay, plc) = (format!("ws://{}", network.address), format!("http://{}", network.address));
+    let flags = ["--relay", &relay, "--plc", &plc, "--start-cursor", "0", "--allow-private"];
+    let mut launch = Launch::new(binary, &scratch.path().join("data"), &flags);
+    launch.program.push("jetstream".to_owned());
+    let mut server = Some(launch.start()?);
+    let url = format!("http://{}", server.as_ref().context("it runs")?.address);
+
+    let mut javascript = Command::new("node");
+    javascript.arg("jetstream.js").current_dir(tools::node_project()?).env("ALLUVIUM_TEST_URL", &url);
+    converse("npm", javascript, report, |how| {
+        let running = server.take().context("it runs")?;
+        let launch = if how == "kill" { running.kill()? } else { running.stop()? };
+        server = Some(launch.start()?);
+        Ok(())
+    })?;
+
+    let (dir, interpreter) = tools::python_project()?;
+    let mut python = Command::new(interpreter);
+    python.args(["-u", "jetstream.py"]).current_dir(&dir).env("ALLUVIUM_TEST_URL", &url);
+    python.env("ALLUVIUM_TEST_DICTIONARY", Path::new(env!("CARGO_MANIFEST_DIR")).join(DICTIONARY));
+    converse("PyPI websockets", python, report, |how| anyhow::bail!("a restart of kind `{how}`"))?;
+
+    let running = server.context("it runs")?;
+    report.check("nothing is lost, doubled or out of order over `kill -9` in a loop", || killed(running));
+    network.stop()
+}
+
+/// Kills the server again and again while the network goes on: what was served stays what it was.
+fn killed(mut server: Server) -> Result<()> {
+    let mut known: Vec<String> = Vec::new();
+    for round in 0..5 {
+        let events = events(server.address)?;
+        ensure!(
+            events.len() >= known.len(),
+            "round {round}: {} events, and {} before",
+            events.len(),
+            known.len()
+        );
+        ensure!(events[..known.len()] == known[..], "round {round}: what was served has changed");
+        let seqs: Vec<u64> = events.iter().map(|event| seq(event)).collect::<Result<_>>()?;
+        ensure!(seqs.iter().copied().eq(1..=seqs.len() as u64), "round {round}: numbers are missing");
+        known = events;
+        server = server.kill()?.start()?;
+    }
+    server.stop()?;
+    Ok(())
+}
+
+/// All events that there are, as lines.
+fn events(address: SocketAddr) -> Result<Vec<String>> {
+    let (mut events, mut offset) = (Vec::new(), "-1".to_owned());
+    loop {
+        let path = format!("/streams/events?offset={offset}");
+        let answer = Connection::open(address)?.call("GET", &path, &[], b"")?.expect(&[200], &path)?;
+        let page: Vec<serde_json::Value> = serde_json::from_slice(&answer.body)?;
+        events.extend(page.iter().map(ToString::to_string));
+        offset = answer.header("stream-next-offset").context("no offset")?.to_owned();
+        if answer.header("stream-up-to-date").is_some() {
+            return Ok(events);
+        }
+    }
+}
+
+fn seq(event: &str) -> Result<u64> {
+    let event: serde_json::Value = serde_json::from_str(event)?;
+    event["seq"].as_u64().context("an event without a number")
+}
