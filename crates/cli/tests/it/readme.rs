@@ -168,3 +168,15 @@ fn the_longer_tour_of_feeds_ends_with_one_order_also_on_a_server_without_data() 
     let output = shell.env("ALLUVIUM_URL", server.url()).current_dir(folder.path()).output().unwrap();
     same_order(&String::from_utf8(output.stdout).unwrap());
 }
+
+#[test]
+fn the_tour_of_copied_files_sets_a_block_aside_and_appends_it_anew() {
+    let server = Server::start();
+    let tour = commands_of(FEEDS, "Copies of a file");
+    let begun = "alluvium feed --db a.sqlite append groceries -m milk --sync\n";
+    let binary = format!("{} feed", env!("CARGO_BIN_EXE_alluvium"));
+    let tour = format!("{begun}{tour}alluvium feed --db a.sqlite read groceries\n");
+    let printed = run(&server, &tour.replace("alluvium feed", &binary));
+    assert!(printed.starts_with("exit code 4\n{\"number\":1,"), "{printed}");
+    assert!(printed.contains("\"text\":\"olives\"") && printed.ends_with("olives\n"), "{printed}");
+}

@@ -107,6 +107,9 @@ options! {
     "buckets-max" => buckets_max: usize = BUCKETS_MAX_DEFAULT;
     /// Whether the server is an authority of feeds, under `/feeds/`.
     "feeds" => feeds: bool = true;
+    /// Most spaces of feeds. Reading makes none; an append or subscription that would make one more is answered `409`
+    /// (`spaces_full`).
+    "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.
