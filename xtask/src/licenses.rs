@@ -14,6 +14,7 @@ const ALLOWED: &[&str] = &[
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "BSL-1.0",
     "CC0-1.0",
     // Certificates as data, not code: `webpki-roots`.
     "CDLA-Permissive-2.0",

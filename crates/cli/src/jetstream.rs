@@ -1,5 +1,6 @@
 //! `alluvium jetstream …`: what has to do with networks of the AT Protocol.
 
+mod client;
 mod inspect;
 mod serve;
 mod simulate;
@@ -17,6 +18,15 @@ pub(crate) enum JetstreamCommand {
     /// Accounts, records, keys and everything that happens follow from the seed. Commits are really signed, so whatever
     /// verifies a relay verifies this one.
     Simulate(simulate::SimulateArgs),
+    /// Print the events of a server as they come, one object of JSON on a line.
+    ///
+    /// What the live feed no longer gives is downloaded from the archive. A connection that breaks is opened again behind
+    /// the last event.
+    Tail(client::TailArgs),
+    /// Download the archive of a server, one object of JSON on a line; with --follow, go on with what comes.
+    ///
+    /// The archive ends with the last finished segment. What came after it is in the live feed.
+    Backfill(client::BackfillArgs),
     /// Follow a relay: verify every commit, archive every event, and serve live feeds and downloads.
     Serve(serve::ServeArgs),
     /// Show what segment files have, and check that all of it can be read.
@@ -28,6 +38,8 @@ pub(crate) enum JetstreamCommand {
 pub(crate) fn run(command: &JetstreamCommand) -> ExitCode {
     match command {
         JetstreamCommand::Simulate(args) => simulate::run(args),
+        JetstreamCommand::Tail(args) => client::tail(args),
+        JetstreamCommand::Backfill(args) => client::backfill(args),
         JetstreamCommand::Serve(args) => serve::run(args),
         JetstreamCommand::Inspect(args) => inspect::run(args),
     }
@@ -35,7 +47,7 @@ pub(crate) fn run(command: &JetstreamCommand) -> ExitCode {
 
 /// The part of the page of options that is about these commands.
 pub(crate) fn docs_markdown() -> String {
-    simulate::docs_markdown() + &serve::docs_markdown() + &inspect::docs_markdown()
+    simulate::docs_markdown() + &serve::docs_markdown() + &inspect::docs_markdown() + &client::docs_markdown()
 }
 
 /// The flags of a command as a section of that page.

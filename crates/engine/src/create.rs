@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record, StreamId};
 use alluvium_protocol::{
-    Attributes, ContentType, Incarnation, Lifetime, Offset, RequestedConfig, StreamPath, create::matches,
+    Attributes, ContentType, Incarnation, Lifetime, Offset, RequestedConfig, StreamPath, create::reconfirm,
 };
 use tokio::sync::oneshot;
 
@@ -148,9 +148,7 @@ fn confirm(
     attributes: Attributes,
     requested: &RequestedConfig<'_>,
 ) -> Result<Created, CreateConflict> {
-    if !matches(&existing.config(closed, attributes), requested) {
-        return Err(CreateConflict::Configuration);
-    }
+    reconfirm(&existing.config(closed, attributes), requested)?;
     Ok(Created {
         fresh: false,
         tail,

@@ -4,7 +4,9 @@
 //! trouble; its text goes to the log, not to a client.
 
 use alluvium_protocol::store::{StoreError, StoreFault};
-use alluvium_protocol::{AppendRejection, InvalidJson, Offset, PublishRejection, StreamError, StreamPath};
+use alluvium_protocol::{
+    AppendRejection, ConfigConflict, InvalidJson, Offset, PublishRejection, StreamError, StreamPath,
+};
 use thiserror::Error;
 
 /// The stream cannot be found at its path.
@@ -77,8 +79,8 @@ pub enum AppendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CreateConflict {
     /// A stream with another configuration is there.
-    #[error("a stream with another configuration exists at this path")]
-    Configuration,
+    #[error(transparent)]
+    Configuration(#[from] ConfigConflict),
     /// The request expects another stream there.
     #[error("the stream has another incarnation")]
     Incarnation,
@@ -233,10 +235,19 @@ pub enum PublishError {
     #[error(transparent)]
     Rejected(#[from] PublishRejection),
     /// The latest snapshot is not the one that the request names.
-    #[error("the latest snapshot is another one than the request names")]
+    #[error("{}", match current {
+        Some(_) => "the latest snapshot is not the one that `If-Match` names",
+        None => "`If-Match` names a snapshot, and the stream has none",
+    })]
     PreconditionFailed {
         /// The latest one, if there is any.
         current: Option<crate::SnapshotTag>,
+    },
+    /// There is a snapshot at the offset, and the request does not want it replaced.
+    #[error("there is a snapshot at this offset already, and `If-None-Match` keeps it from being replaced")]
+    Exists {
+        /// The one that is there.
+        current: crate::SnapshotTag,
     },
     /// The offset is no message boundary of the stream.
     #[error("the offset is not a message boundary of this stream")]

@@ -168,10 +168,16 @@ fn check_match(
             SnapshotMatch::OneOf(tags) => tags.contains(&current),
         })
     };
+    if !request.if_match.as_ref().is_none_or(is_wanted) {
+        return Err(PublishError::PreconditionFailed { current });
+    }
     let replaces = latest.is_some_and(|(offset, _)| offset == request.offset);
-    let matches = request.if_match.as_ref().is_none_or(is_wanted)
-        && !(replaces && request.if_none_match.as_ref().is_some_and(is_wanted));
-    if matches { Ok(()) } else { Err(PublishError::PreconditionFailed { current }) }
+    match current {
+        Some(current) if replaces && request.if_none_match.as_ref().is_some_and(is_wanted) => {
+            Err(PublishError::Exists { current })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Upload {

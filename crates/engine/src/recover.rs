@@ -76,6 +76,22 @@ pub enum OpenError {
     Fault(#[from] Fault),
 }
 
+impl OpenError {
+    /// Whether the system failed an operation on a file, and nothing says that what is stored is damaged.
+    pub fn is_of_the_system(&self) -> bool {
+        matches!(
+            self,
+            Self::Format(FormatError::Io(_))
+                | Self::Manifest(ManifestError::Io(_))
+                | Self::Checkpoint(CheckpointError::Io(_))
+                | Self::Table(TableError::Io(_))
+                | Self::Journal(JournalError::Io(_) | JournalError::Full)
+                | Self::Io { .. }
+                | Self::Fault(_)
+        )
+    }
+}
+
 /// A shard read back, before its streams are linked to their sources.
 #[derive(Debug)]
 pub(crate) struct Recovered {

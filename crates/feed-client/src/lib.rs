@@ -6,12 +6,39 @@
 //! append comes within moments, because a request waits at the server for it. Trouble with the network is waited out,
 //! longer each time and never in step with other clients; it shows in [`Space::status`], which asks nobody.
 //!
+//! Local calls need nothing; [`Space::start`] needs a tokio runtime that is being driven: one with threads of its own, or
+//! one that is inside `block_on`. Entering a runtime that nobody drives lets nothing happen.
+//!
 //! ```
 //! use alluvium_feed_client::{Client, From, Id, Options, Server};
 //!
+//! # use std::sync::Arc;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("notes.sqlite");
+//! # let shutdown = alluvium_http::Shutdown::new();
+//! # let service = alluvium_feeds::Service::open(
+//! #     &folder.path().join("server"),
+//! #     alluvium_env::Env::real(),
+//! #     alluvium_feeds::Options::default(),
+//! # )?;
+//! # let surface = alluvium_feeds::http::Surface::new(
+//! #     Arc::new(service),
+//! #     Arc::new(alluvium_feeds::OpenGate),
+//! #     alluvium_feeds::http::SurfaceOptions::default(),
+//! #     shutdown.clone(),
+//! # );
+//! # let options = alluvium_http::ServerOptions {
+//! #     reactors: 1,
+//! #     heavy_reactors: 0,
+//! #     connections_max: 10,
+//! #     header_bytes_max: 16 * 1024,
+//! #     idle_timeout: std::time::Duration::from_secs(30),
+//! #     responses: Arc::new(alluvium_http::ResponseBudget::new(1024 * 1024)),
+//! # };
+//! # let listener = alluvium_http::bind("127.0.0.1:0".parse()?)?;
+//! # let server = alluvium_http::Server::start(listener, surface, options, shutdown)?;
+//! # let url = format!("http://{}", server.address());
 //! // A file, a space in it, and a feed. None of this needs a server.
 //! let client = Client::open(&path, None, Options::default())?;
 //! let family = client.space(&Id::parse("family")?);
@@ -20,16 +47,21 @@
 //! family.replicate(&groceries, From::Beginning)?;
 //! assert_eq!(family.status()?.blocks_to_push, 1);
 //!
-//! // When there is one: in the background, until `syncing` is dropped.
-//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-//! let _inside = runtime.enter();
-//! let syncing = family.start(&Server::new("http://127.0.0.1:4437"))?;
+//! // When there is one, say `let url = "http://127.0.0.1:4437"`: in the background, until `syncing` is dropped.
+//! let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+//! runtime.block_on(async {
+//!     let syncing = family.start(&Server::new(url))?;
+//!     let mut changes = family.changes();
+//!     while !family.status()?.is_done() {
+//!         changes.changed().await?;
+//!     }
+//!     drop(syncing);
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })?;
 //!
 //! // Local reads wait for nobody: settled blocks first, in the order that everyone has, then what is on its way.
-//! for block in family.read(&groceries, &Default::default(), 100)? {
-//!     println!("{:?} {:?}", block.position, block.data);
-//! }
-//! # drop(syncing);
+//! let blocks = family.read(&groceries, &Default::default(), 100)?;
+//! assert_eq!(blocks[0].position, Some(1));
 //! # Ok(())
 //! # }
 //! ```

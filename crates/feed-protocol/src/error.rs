@@ -18,6 +18,8 @@ pub enum ErrorCode {
     SpaceNotFound,
     /// The space was deleted.
     SpaceDeleted,
+    /// The server makes no more spaces.
+    SpacesFull,
     /// The subscription is unknown or has expired.
     SubscriptionNotFound,
     /// In strict mode: the feed has another namespace.
@@ -62,12 +64,13 @@ pub enum ClientAction {
 }
 
 /// Every code with its name, HTTP status, whether trying again can help, and what a client does.
-const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 15] = [
+const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 16] = [
     (ErrorCode::BadRequest, "bad_request", 400, false, ClientAction::Park),
     (ErrorCode::Unauthorized, "unauthorized", 401, false, ClientAction::Authenticate),
     (ErrorCode::Forbidden, "forbidden", 403, false, ClientAction::Stop),
     (ErrorCode::SpaceNotFound, "space_not_found", 404, false, ClientAction::Stop),
     (ErrorCode::SpaceDeleted, "space_deleted", 410, false, ClientAction::Stop),
+    (ErrorCode::SpacesFull, "spaces_full", 409, false, ClientAction::Stop),
     (ErrorCode::SubscriptionNotFound, "subscription_not_found", 404, true, ClientAction::Resubscribe),
     (ErrorCode::NamespaceMismatch, "namespace_mismatch", 409, false, ClientAction::Park),
     (ErrorCode::BlockConflict, "block_conflict", 409, false, ClientAction::Park),

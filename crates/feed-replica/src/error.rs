@@ -24,7 +24,7 @@ pub enum ReplicaError {
     #[error("the cursor does not belong to this store")]
     ForeignCursor,
     /// The file belongs to another actor.
-    #[error("the store belongs to actor `{0}`")]
+    #[error("the file belongs to actor `{0}`, who alone writes in it")]
     OtherActor(String),
 }
 

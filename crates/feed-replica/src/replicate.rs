@@ -96,10 +96,20 @@ impl Replica {
         Ok(())
     }
 
-    /// The feeds of a space that are replicated, each from where; `None` while only the authority can tell that.
-    pub fn replicated(&self, space: &Id) -> ReplicaResult<Vec<(Id, Option<u64>)>> {
-        let lanes = self.database.read::<_, ReplicaError>(|connection| Ok(lanes::all(connection, space)?))?;
-        Ok(lanes.into_iter().map(|lane| (lane.feed_id, lane.from)).collect())
+    /// The feeds of a space that are replicated, each from where: a position, or, while only the authority can tell which
+    /// one that is, [`From::Current`] or [`From::Since`].
+    pub fn replicated(&self, space: &Id) -> ReplicaResult<Vec<(Id, From)>> {
+        self.database.read::<_, ReplicaError>(|connection| {
+            let mut all = Vec::new();
+            for lane in lanes::all(connection, space)? {
+                let from = match lane.from {
+                    Some(position) => From::Position(position),
+                    None => time_of(connection, lane.feed)?.map_or(From::Current, From::Since),
+                };
+                all.push((lane.feed_id, from));
+            }
+            Ok(all)
+        })
     }
 
     /// The rules of a space.
@@ -114,6 +124,12 @@ fn start_of(connection: &Connection, feed: i64) -> StoreResult<Option<u64>> {
     let sql = "SELECT fromPosition FROM replication WHERE feedPrivateId = ?1 AND mode = 'from'";
     let found = connection.prepare_cached(sql)?.query_row([feed], |row| row.get(0)).optional()?;
     Ok(found.flatten())
+}
+
+/// The time that a feed is replicated from.
+fn time_of(connection: &Connection, feed: i64) -> StoreResult<Option<u64>> {
+    let sql = "SELECT fromTime FROM replication WHERE feedPrivateId = ?1";
+    Ok(connection.prepare_cached(sql)?.query_row([feed], |row| row.get(0)).optional()?.flatten())
 }
 
 /// Starts to replicate a feed, or moves its start.

@@ -135,6 +135,15 @@ impl Database {
     }
 }
 
+/// A database in memory that has the tables and nothing in them: what reads of a space find that isn't there.
+pub fn empty() -> StoreResult<Connection> {
+    let mut connection = Connection::open_in_memory()?;
+    configure(&connection)?;
+    schema::migrate(&mut connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
 fn configure(connection: &Connection) -> StoreResult<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.busy_timeout(LOCK_WAIT)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use alluvium_feed_protocol::{
-    AppendRequest, AppendResponse, Block, BlockKey, ContentHash, ErrorCode, Id, Limits, signature,
+    AppendRequest, AppendResponse, Block, BlockKey, Check, ContentHash, ErrorCode, Id, Limits, signature,
 };
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{blocks, feeds, spaces};
@@ -161,44 +161,52 @@ impl Appending<'_> {
                 self.space.next_position += 1;
                 return Ok(self.space.next_position - 1);
             }
-            return match stored.position {
-                Some(position) => Ok(position),
-                // A file that was a replica's before it became an authority's.
-                None => self.place(stored.insertion_id, block, feed, content),
-            };
+            if let Some(position) = stored.position {
+                return Ok(position);
+            }
+            // A file that was a replica's before it became an authority's.
+            let (position, check) = self.place(block, feed, content);
+            blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
+            return Ok(position);
         }
         let now_ms = self.now_ms;
         if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(now_ms) > SKEW_MS_MAX) {
             self.warn(format!("the clock of block {index} is more than a day off"));
         }
-        let new =
-            blocks::New { space: self.space.key, feed: private_id, block, content, position: None, now_ms };
-        let insertion_id = blocks::insert(self.connection, &new)?;
-        let position = self.place(insertion_id, block, feed, content)?;
+        #[cfg(feature = "planted-bugs")]
+        self.misplace()?;
+        let (position, check) = self.place(block, feed, content);
+        let new = blocks::New {
+            space: self.space.key,
+            feed: private_id,
+            block,
+            content,
+            position: Some((position, Some(check))),
+            now_ms,
+        };
+        blocks::insert(self.connection, &new)?;
         self.grow(feed, block, position)?;
         Ok(position)
     }
 
-    /// Gives a stored block the next position.
-    fn place(
-        &mut self,
-        insertion_id: i64,
-        block: &Block,
-        feed: &Id,
-        content: ContentHash,
-    ) -> Result<u64, Failure> {
-        #[cfg(feature = "planted-bugs")]
-        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
-            let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
-            self.space.next_position = self.connection.query_row(sql, [], |row| row.get(0))?;
-        }
+    /// Takes the next position for a block; that, and the check there.
+    fn place(&mut self, block: &Block, feed: &Id, content: ContentHash) -> (u64, Check) {
         let position = self.space.next_position;
         self.space.next_position += 1;
         let key =
             BlockKey { feed_id: feed.clone(), sequence: block.sequence, actor_id: block.actor_id.clone() };
         self.space.check = self.space.check.then(position, &key, &content);
-        blocks::set_position(self.connection, insertion_id, Some(position), Some(self.space.check))?;
-        Ok(position)
+        (position, self.space.check)
+    }
+
+    /// Takes the next position from what is stored, as is not to be done.
+    #[cfg(feature = "planted-bugs")]
+    fn misplace(&mut self) -> Result<(), Failure> {
+        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
+            let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
+            self.space.next_position = self.connection.query_row(sql, [], |row| row.get(0))?;
+        }
+        Ok(())
     }
 
     /// The number of a feed, made if it is new.

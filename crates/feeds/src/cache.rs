@@ -1,20 +1,18 @@
 //! The spaces that are open: each at most once, and not more than a bounded number of them.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{ErrorCode, Id};
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::ground::Ground;
 use crate::options::Options;
 use crate::space::Space;
-
-/// Digits of a space's folder name.
-const FOLDER_DIGITS: usize = 40;
 
 #[derive(Debug, Default)]
 struct Open {
@@ -25,19 +23,29 @@ struct Open {
 /// The open spaces of a folder.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    folder: PathBuf,
+    ground: Arc<Ground>,
     env: Env,
     options: Arc<Options>,
     open: Mutex<Open>,
 }
 
 impl Cache {
-    pub(crate) fn new(folder: &Path, env: Env, options: Arc<Options>) -> Self {
-        Self { folder: folder.to_owned(), env, options, open: Mutex::default() }
+    pub(crate) fn new(folder: &Path, env: Env, options: Arc<Options>) -> io::Result<Self> {
+        let ground = Arc::new(Ground::new(folder, &env, options.spaces_max)?);
+        Ok(Self { ground, env, options, open: Mutex::default() })
     }
 
-    /// The space, opened if it is not. A space is opened under the lock: there is never a second writer of one.
-    pub(crate) fn get(&self, id: &Id, creates: bool) -> Result<Arc<Space>, Failure> {
+    /// A space that is there.
+    pub(crate) fn existing(&self, id: &Id) -> Result<Arc<Space>, Failure> {
+        if !self.ground.has(self.env.disk.as_ref(), id) {
+            return Err(Failure::refused(ErrorCode::SpaceNotFound, "no such space"));
+        }
+        self.get(id)
+    }
+
+    /// The space, opened if it is not. A space is opened under the lock: there is never a second writer of one. One that
+    /// isn't there is empty to its readers, and made by its first writer.
+    pub(crate) fn get(&self, id: &Id) -> Result<Arc<Space>, Failure> {
         let mut open = self.open.lock();
         open.uses += 1;
         let uses = open.uses;
@@ -45,15 +53,13 @@ impl Cache {
             *used = uses;
             return Ok(Arc::clone(space));
         }
-        let folder = self.folder_of(id);
-        let exists = self.env.disk.exists(&folder.join("space.sqlite")).unwrap_or(false);
-        if !exists && !creates {
+        if !self.options.creates_spaces && !self.ground.has(self.env.disk.as_ref(), id) {
             return Err(Failure::refused(ErrorCode::SpaceNotFound, "no such space"));
         }
         if open.spaces.len() >= self.options.open_spaces_max {
             close_one(&mut open)?;
         }
-        let space = Arc::new(Space::open(&folder, id, &self.env, &self.options)?);
+        let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options)?);
         open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
         Ok(space)
     }
@@ -62,22 +68,16 @@ impl Cache {
     pub(crate) fn all(&self) -> Vec<Arc<Space>> {
         self.open.lock().spaces.values().map(|(space, _)| Arc::clone(space)).collect()
     }
-
-    /// A space's name may have any characters and any case, so its folder is called by its hash; the name itself is
-    /// in the database.
-    fn folder_of(&self, id: &Id) -> PathBuf {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-        let digest = Sha256::digest(id.as_str());
-        let name: String = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-        self.folder.join(&name[..FOLDER_DIGITS])
-    }
 }
 
-/// Closes the space that was unused for longest, of those that nobody holds.
+/// Closes the space that was unused for longest, of those that nobody holds. One that isn't there costs least to close.
 fn close_one(open: &mut Open) -> Result<(), Failure> {
     let is_free = |space: &Arc<Space>| Arc::strong_count(space) == 1 && space.is_idle();
-    let oldest =
-        open.spaces.iter().filter(|(_, (space, _))| is_free(space)).min_by_key(|(_, (_, used))| *used);
+    let oldest = open
+        .spaces
+        .iter()
+        .filter(|(_, (space, _))| is_free(space))
+        .min_by_key(|(_, (space, used))| (space.exists(), *used));
     let Some(id) = oldest.map(|(id, _)| id.clone()) else {
         return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
     };

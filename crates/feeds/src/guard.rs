@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// Longest guard that is read.
 const GUARD_BYTES_MAX: u64 = 4096;
 
+/// The guard, in a space's folder.
+pub(crate) const FILE: &str = "guard";
+
 /// What is noted.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,7 +44,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Reads the guard of a space's folder. One that can't be read counts as missing.
     pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Self> {
-        let path = folder.join("guard");
+        let path = folder.join(FILE);
         let mut written = None;
         if disk.exists(&path)? {
             let file = disk.open(&path, OpenMode::Read)?;
@@ -59,6 +62,11 @@ impl Guard {
             Some((note, _)) => note.token != *token || note.epoch != epoch || note.position > position,
             None => position > 0,
         }
+    }
+
+    /// Whether there is no note.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.written.is_none()
     }
 
     /// Writes the note if it is older than `interval_ms` and says something else.

@@ -110,7 +110,7 @@ impl Handler for Surface {
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
             http::HeaderValue::from_static(
-                "Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
+                "Alluvium-Error, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
             ),
         );
         response

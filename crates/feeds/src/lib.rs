@@ -10,6 +10,7 @@
 mod append;
 mod cache;
 mod failure;
+mod ground;
 pub mod guard;
 pub mod http;
 mod hub;
@@ -24,6 +25,6 @@ mod space;
 mod subscribe;
 
 pub use hub::Listener;
-pub use options::Options;
+pub use options::{Options, SPACES_MAX_DEFAULT};
 pub use principal::{Gate, OpenGate, Principal};
 pub use service::{OpenError, Service};

@@ -3,6 +3,9 @@
 use alluvium_feed_protocol::Limits;
 use alluvium_feed_store::Durability;
 
+/// Most spaces of one server, if nothing else is said.
+pub const SPACES_MAX_DEFAULT: usize = 10_000;
+
 /// How a service is run. The limits are told to clients.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -12,8 +15,10 @@ pub struct Options {
     pub durability: Durability,
     /// Most spaces that are open at once; the one unused for longest is closed for another.
     pub open_spaces_max: usize,
-    /// Whether a space comes into being with its first append or subscription.
+    /// Whether a space comes into being with its first append or subscription. Reading one makes nothing.
     pub creates_spaces: bool,
+    /// Most spaces of the folder. Beyond it no more are made; those that are there go on.
+    pub spaces_max: usize,
     /// How long a subscription lasts if its request doesn't say, in milliseconds.
     pub subscription_ms_default: u64,
     /// The shortest life of a subscription, in milliseconds.
@@ -45,6 +50,7 @@ impl Default for Options {
             durability: Durability::Machine,
             open_spaces_max: 64,
             creates_spaces: true,
+            spaces_max: SPACES_MAX_DEFAULT,
             subscription_ms_default: 3_600_000,
             subscription_ms_min: 60_000,
             subscription_ms_max: 86_400_000,

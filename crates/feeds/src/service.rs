@@ -47,7 +47,7 @@ impl Service {
         env.disk.create_dir_all(folder)?;
         let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
         let options = Arc::new(options);
-        let cache = Cache::new(folder, env, Arc::clone(&options));
+        let cache = Cache::new(folder, env, Arc::clone(&options))?;
         Ok(Self { options, cache, _lock: lock })
     }
 
@@ -88,7 +88,7 @@ impl Service {
             .into_iter()
             .map(|request| self.prepare(principal, space, request).map(|checked| batch.push(checked)))
             .collect();
-        let (outcomes, announcement) = match self.cache.get(space, self.options.creates_spaces) {
+        let (outcomes, announcement) = match self.cache.get(space) {
             Ok(open) => {
                 let (outcomes, announcement) = open.append(&batch);
                 (outcomes, Some((open, announcement)))
@@ -159,8 +159,7 @@ impl Service {
     ) -> Result<Response, Failure> {
         let checked = self.prepare(principal, space, request)?;
         let (service, id) = (Arc::clone(self), space.clone());
-        let creates = self.options.creates_spaces;
-        let open = blocking(move || service.cache.get(&id, creates)).await??;
+        let open = blocking(move || service.cache.get(&id)).await??;
         let (answer, is_first) = open.queue.push(checked, &self.options)?;
         if is_first {
             let options = Arc::clone(&self.options);
@@ -180,8 +179,7 @@ impl Service {
         let wait_ms = request.wait_ms.unwrap_or(0).min(self.options.wait_ms_max);
         let (service, id) = (Arc::clone(self), space.clone());
         principal.check(space, &Request::Query(request.clone()))?;
-        let creates = self.options.creates_spaces;
-        let open = blocking(move || service.cache.get(&id, creates)).await??;
+        let open = blocking(move || service.cache.get(&id)).await??;
         let mut head = open.head.subscribe();
         let looking = async {
             loop {
@@ -217,7 +215,7 @@ impl Service {
         }
         principal.check(space, request)?;
         named_alike(space, request)?;
-        let open = self.cache.get(space, self.options.creates_spaces)?;
+        let open = self.cache.get(space)?;
         match request {
             Request::Query(query) => open.query(principal, query).map(Response::Query),
             Request::Subscribe(subscribe) => {
@@ -253,7 +251,7 @@ impl Service {
         let mut spaces = Vec::new();
         for id in hello.spaces.as_deref().unwrap_or_default() {
             if principal.may_use(id)
-                && let Ok(space) = self.cache.get(id, false)
+                && let Ok(space) = self.cache.existing(id)
             {
                 spaces.push(space.state()?);
             }
@@ -273,7 +271,7 @@ impl Service {
     }
 
     fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
-        let outcome = self.cache.get(space, false).and_then(|open| act(&open));
+        let outcome = self.cache.existing(space).and_then(|open| act(&open));
         outcome.map_err(|failure| failure.into_response(alluvium_feed_protocol::RequestId::default()).message)
     }
 

@@ -17,7 +17,7 @@ use tokio::{runtime, sync::mpsc::UnboundedReceiver};
 use crate::{
     Handler,
     connection::{Place, Shared, serve},
-    error_body,
+    error::{ERROR_CODE, error_body},
     limits::{ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX},
     mailbox::Mailbox,
     roaming::{Hand, Reactors},
@@ -116,8 +116,8 @@ async fn accept<H: Handler>(
 fn refuse(mut stream: TcpStream) {
     let body = error_body("too_many_connections", "the server holds its limit of connections");
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n{ERROR_CODE}: too_many_connections\r\n\
+         cache-control: no-store\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     if let Err(error) = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)) {

@@ -70,7 +70,7 @@ pub(crate) fn selection(filter: &Filter) -> Arc<Selection> {
         account: filter.kinds.has_topic(Topic::Account),
         sync: filter.kinds.has_topic(Topic::Sync),
     };
-    let dids = filter.dids.iter().map(|did| did.to_string());
+    let dids = filter.dids.iter().map(ToString::to_string);
     Arc::new(Selection::new(dids, names.chain(prefixes).collect(), kinds))
 }
 

@@ -37,9 +37,11 @@ pub(crate) fn start(
     cursor: Option<Cursor>,
 ) -> Result<Start, Error> {
     let Some(cursor) = cursor.filter(|_| !lookback.is_zero()) else { return Ok(Start::Live) };
-    let floor = floor(archive, lookback);
+    let (floor, next) = (floor(archive, lookback), archive.next_seq());
     Ok(match cursor {
-        Cursor::Seq(seq) if seq >= archive.next_seq() => Start::Live,
+        // The next event, which may come before the answer has gone out.
+        Cursor::Seq(seq) if seq == next => Start::At(seq),
+        Cursor::Seq(seq) if seq > next => Start::Live,
         Cursor::Seq(seq) if seq >= floor => Start::At(seq),
         Cursor::Seq(_) if wire == Wire::V1 => Start::At(floor),
         Cursor::Seq(cursor) => Start::TooOld { cursor, floor },

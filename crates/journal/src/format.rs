@@ -95,7 +95,9 @@ impl Format {
 
     /// What the content of the file says.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidFormat> {
-        const MALFORMED: InvalidFormat = InvalidFormat::Damaged("the file doesn't read like a mark");
+        const MALFORMED: InvalidFormat = InvalidFormat::Damaged(
+            "it is not the mark of a data directory, which begins with the line `alluvium data directory`",
+        );
         let text = std::str::from_utf8(bytes).map_err(|_| MALFORMED)?;
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::codec::{Decoder, Malformed, put_varint};
 use crate::error::{Damage, IoFault};
 use crate::format::FORMAT_VERSION;
-use crate::replace::{read_file, replace_file};
+use crate::replace::{read_file, replace_file, sync_file};
 
 /// The name of the manifest.
 pub const MANIFEST_NAME: &str = "MANIFEST";
@@ -59,10 +59,16 @@ impl Manifest {
     }
 
     /// Reads the manifest of the shard in `dir` and makes it durable as it is; `None` when there is none.
+    ///
+    /// Needs no room: on a full disk, where it cannot be written anew, the file that is there is synced. That is
+    /// weaker only where an earlier sync of it failed, and after that nothing here went on.
     pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>, ManifestError> {
         let manifest = Self::read(disk, dir)?;
         if let Some(manifest) = &manifest {
-            manifest.write(disk, dir)?;
+            match manifest.write(disk, dir) {
+                Err(ManifestError::Io(fault)) if fault.is_full() => sync_file(disk, dir, MANIFEST_NAME)?,
+                done => done?,
+            }
         }
         Ok(manifest)
     }

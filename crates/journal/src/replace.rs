@@ -38,3 +38,15 @@ pub(crate) fn read_file(disk: &dyn Disk, dir: &Path, name: &str) -> Result<Optio
     file.read_exact_at(&mut bytes, 0).map_err(io_fault("read", &path))?;
     Ok(Some(bytes))
 }
+
+/// Makes `name` in `dir` durable as it is, with all names in `dir`, and removes what a replacement has left.
+pub(crate) fn sync_file(disk: &dyn Disk, dir: &Path, name: &str) -> Result<(), IoFault> {
+    let path = dir.join(name);
+    let scratch = dir.join(format!("{name}.tmp"));
+    if disk.exists(&scratch).map_err(io_fault("look for", &scratch))? {
+        disk.remove(&scratch).map_err(io_fault("remove", &scratch))?;
+    }
+    let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_fault("open", &path))?;
+    file.sync_all().map_err(io_fault("sync", &path))?;
+    disk.sync_dir(dir).map_err(io_fault("sync", dir))
+}

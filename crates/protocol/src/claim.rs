@@ -62,7 +62,7 @@ pub enum ProducerRefusal {
     #[error("the stream takes appends only from a producer that has acquired it")]
     ClaimRequired,
     /// The append names a producer that has not acquired the stream.
-    #[error("the stream is claimed by another producer, or by none")]
+    #[error("the stream is claimed, and not by this producer; acquire it to write")]
     NotOwner,
     /// Epoch or sequence number are out of line.
     #[error(transparent)]

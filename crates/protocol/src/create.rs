@@ -49,7 +49,7 @@ pub enum ConfigConflict {
     #[error("stream exists with another lifetime")]
     Lifetime,
     /// One is closed, the other open.
-    #[error("stream exists and is open where the request says closed, or the reverse")]
+    #[error("stream exists and is closed where the request says open, or the reverse")]
     Closed,
     /// Only one is a fork, or they fork from different places.
     #[error("stream exists with another fork origin")]

@@ -118,7 +118,7 @@ pub enum Conflict {
     #[error("an append needs data, or to close the stream")]
     Empty,
     /// The producer has not acquired the stream.
-    #[error("the stream is claimed by another producer, or by none")]
+    #[error("the stream is claimed, and not by this producer; acquire it to write")]
     NotOwner,
     /// A repetition whose first attempt is no longer remembered.
     #[error("the append was accepted too long ago to be compared with its repetition")]

@@ -226,7 +226,10 @@ pub enum InvalidPath {
     #[error("stream path has an empty, `.` or `..` segment")]
     Segment,
     /// The first segment is [`RESERVED_SEGMENT`].
-    #[error("stream path begins with the reserved segment `{RESERVED_SEGMENT}`")]
+    #[error(
+        "paths under `{RESERVED_SEGMENT}` are the protocol's own: subscriptions, which this server does not offer, and \
+         a few operations on streams, of which this is none"
+    )]
     Reserved,
 }
 

@@ -6,12 +6,28 @@ mod options;
 mod value;
 
 use alluvium_engine::{Durability, SHARDS_MAX};
+use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
+use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, parse_seconds};
+
+/// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
+const ENGINE_ONLY: [&str; 10] = [
+    "shards",
+    "segment-bytes",
+    "recent-bytes",
+    "streams-max",
+    "buckets-max",
+    "snapshot-bytes-max",
+    "snapshot-grace",
+    "uploads-max",
+    "bootstrap-bytes-max",
+    "public-history",
+];
 
 /// Bytes of an append that a SQLite store can take in one transaction.
 const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
@@ -23,6 +39,16 @@ impl Config {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),
         }
+    }
+
+    /// The options that are set to something else than their default and make no difference to the chosen store.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        if self.store == StoreChoice::Engine {
+            return Vec::new();
+        }
+        let is_set = |option: &&OptionSpec| (option.show)(self) != (option.default)();
+        let unused = |option: &&OptionSpec| ENGINE_ONLY.contains(&option.name);
+        OPTIONS.iter().filter(unused).filter(is_set).map(|option| option.name).collect()
     }
 
     fn check_sqlite(&self) -> Result<(), ConfigError> {
@@ -45,14 +71,25 @@ impl Config {
     }
 
     fn check_engine(&self) -> Result<(), ConfigError> {
+        if self.segment_bytes.0 < u64::from(SEGMENT_BYTES_MIN) {
+            return Err(ConfigError::Contradiction(format!(
+                "`segment-bytes` must be at least {}",
+                ByteSize(u64::from(SEGMENT_BYTES_MIN)).show()
+            )));
+        }
         if self.segment_bytes.0 > u64::from(u32::MAX) {
             return Err(ConfigError::Contradiction("`segment-bytes` must be less than 4GiB".to_owned()));
         }
         // A JSON body of one-digit messages grows least well: every message costs four bytes of length besides.
         if self.append_bytes_max.0.saturating_mul(2) > self.segment_bytes.0 {
-            return Err(ConfigError::Contradiction(
-                "`segment-bytes` must be at least twice `append-bytes-max`".to_owned(),
-            ));
+            return Err(ConfigError::Contradiction(format!(
+                "`segment-bytes` ({}) must be at least twice `append-bytes-max` ({}): set `append-bytes-max` to {} or \
+                 less, or `segment-bytes` to {} or more",
+                self.segment_bytes.show(),
+                self.append_bytes_max.show(),
+                ByteSize(self.segment_bytes.0 / 2).show(),
+                ByteSize(self.append_bytes_max.0.saturating_mul(2)).show(),
+            )));
         }
         if self.shards.is_some_and(|shards| shards > usize::from(SHARDS_MAX)) {
             return Err(ConfigError::Contradiction(format!("`shards` must be at most {SHARDS_MAX}")));

@@ -41,12 +41,20 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The SQLite file cannot be used.
-    #[error("`{}`: {source}", path.display())]
+    #[error("cannot use the file that `store` names, `{}`: {source}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
         /// Why not.
         source: alluvium_sqlstore::OpenError,
+    },
+    /// The folder of the SQLite file cannot be made.
+    #[error("cannot make the folder `{}` for the file that `store` names: {source}", path.display())]
+    SqliteFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// The address cannot be listened on.
     #[error(transparent)]
@@ -72,24 +80,14 @@ impl ServeError {
             Self::Open(OpenError::Options(_))
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
-            Self::Open(
-                OpenError::Format(FormatError::Io(_)) | OpenError::Io { .. } | OpenError::Fault(_),
-            )
-            | Self::Feeds(alluvium_feeds::OpenError::Folder(_))
+            Self::Open(error) if error.is_of_the_system() => EXIT_IO,
+            Self::Open(_) => EXIT_DATA,
+            Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
             | Self::Sqlite { .. }
+            | Self::SqliteFolder { .. }
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,
-            Self::Open(
-                OpenError::Format(
-                    FormatError::Foreign { .. } | FormatError::Version { .. } | FormatError::Damage(_),
-                )
-                | OpenError::Manifest(_)
-                | OpenError::Checkpoint(_)
-                | OpenError::Table(_)
-                | OpenError::Journal(_)
-                | OpenError::Inconsistent { .. },
-            ) => EXIT_DATA,
         }
     }
 
@@ -119,6 +117,7 @@ impl ServeError {
             }
             Self::Open(_)
             | Self::Sqlite { .. }
+            | Self::SqliteFolder { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Feeds(_)

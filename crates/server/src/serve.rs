@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::{runtime, signal::unix};
 
 use crate::{
-    config::Config,
+    config::{Config, StoreChoice},
     exit::ServeError,
     logging,
     site::{Site, feeds_surface, open_feeds, sweep_feeds},
@@ -21,6 +21,9 @@ use crate::{
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
 pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
     logging::start(config);
+    for option in config.without_effect() {
+        tracing::warn!("`{option}` has no effect with `store = {}`", config.store);
+    }
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
@@ -98,6 +101,16 @@ async fn until_told_to_stop(config: &Config, server: Server<Site>, mut signals: 
     }
 }
 
+/// The data directory, and what it is for if it is not for everything.
+fn data_directory(config: &Config) -> String {
+    let folder = config.data_dir.display();
+    match (&config.store, config.feeds) {
+        (StoreChoice::Engine, _) => folder.to_string(),
+        (StoreChoice::Sqlite(_), true) => format!("{folder} (for feeds)"),
+        (StoreChoice::Sqlite(_), false) => "none".to_owned(),
+    }
+}
+
 /// Tells where the server is, what it has and how to try it.
 fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut dyn io::Write) {
     let address = server.address();
@@ -109,7 +122,7 @@ fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut
          recovered      {}\n\
          try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
         config.store,
-        config.data_dir.display(),
+        data_directory(config),
         store.durability(),
         store.recovered(),
     );

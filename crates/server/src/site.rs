@@ -44,7 +44,8 @@ pub(crate) fn open_feeds(config: &Config, env: Env) -> Result<Option<Arc<Service
         return Ok(None);
     }
     let folder = config.data_dir.join(FEEDS_FOLDER);
-    Service::open(&folder, env, FeedsOptions::default()).map(|service| Some(Arc::new(service)))
+    let options = FeedsOptions { spaces_max: config.feed_spaces_max, ..FeedsOptions::default() };
+    Service::open(&folder, env, options).map(|service| Some(Arc::new(service)))
 }
 
 /// Its surface.

@@ -84,7 +84,9 @@ fn open_sqlite(config: &Config, path: &Path, env: &Env) -> Result<SqliteStore, S
     // SQLite takes some names for something else than a file; it does so with no absolute path.
     let path = absolute(path)?;
     if let Some(folder) = path.parent() {
-        env.disk.create_dir_all(folder)?;
+        env.disk
+            .create_dir_all(folder)
+            .map_err(|source| ServeError::SqliteFolder { path: folder.to_owned(), source })?;
     }
     SqliteStore::open(&path, sqlite_options(config), env)
         .map_err(|source| ServeError::Sqlite { path: path.clone(), source })

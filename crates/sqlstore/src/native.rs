@@ -6,6 +6,7 @@ mod jobs;
 mod open;
 mod options;
 mod readers;
+mod room;
 mod store;
 mod waiters;
 mod writer;

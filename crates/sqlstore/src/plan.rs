@@ -149,6 +149,12 @@ impl<'a> Batch<'a> {
     pub fn housekeeping(statements: Vec<Statement<'a>>) -> Self {
         Self { statements, guarded: false, effects: Vec::new() }
     }
+
+    /// Whether it adds data or a stream, so that the database may grow. Others change rows that are there, or add a row
+    /// for one that goes.
+    pub fn grows(&self) -> bool {
+        self.statements.iter().any(|statement| writes::GROWING.contains(&statement.sql))
+    }
 }
 
 /// What runs plans: a connection to one database.

@@ -10,7 +10,7 @@ mod sqlite;
 
 use alluvium_engine::{AppendRequest, Appended, CreateRequest, Created, Engine, EngineStore, Head};
 use alluvium_protocol::{
-    ContentType, Incarnation, Lifetime, Offset, OffsetQuery, ProducerId, StreamPath,
+    Attributes, ContentType, Incarnation, Lifetime, Offset, OffsetQuery, ProducerId, StreamPath,
     store::{AppendBatch, FoldCheckpoint, ProducerClaim, StorageState, StoreFault, StreamStore},
 };
 use alluvium_sqlstore::SqliteStore;
@@ -41,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) floor: Offset,
     /// Where the latest snapshot is.
     pub(crate) snapshot: Option<Offset>,
+    /// What describes the stream; nothing where the store has no place for it.
+    pub(crate) attributes: Attributes,
 }
 
 impl From<Head> for Facts {
@@ -53,6 +55,7 @@ impl From<Head> for Facts {
             closed: head.closed,
             floor: head.floor,
             snapshot: head.snapshot.map(|snapshot| snapshot.offset),
+            attributes: head.attributes,
         }
     }
 }

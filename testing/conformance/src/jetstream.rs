@@ -78,7 +78,7 @@ fn events(address: SocketAddr) -> Result<Vec<String>> {
         let answer = Connection::open(address)?.call("GET", &path, &[], b"")?.expect(&[200], &path)?;
         let page: Vec<serde_json::Value> = serde_json::from_slice(&answer.body)?;
         events.extend(page.iter().map(ToString::to_string));
-        offset = answer.header("stream-next-offset").context("no offset")?.to_owned();
+        answer.header("stream-next-offset").context("no offset")?.clone_into(&mut offset);
         if answer.header("stream-up-to-date").is_some() {
             return Ok(events);
         }

@@ -19,10 +19,8 @@ pub(crate) fn problems(packages: &[Package], files: &[File]) -> Vec<String> {
         .collect();
     let page =
         files.iter().find(|file| file.path == PAGE).and_then(|file| file.text.as_deref()).unwrap_or_default();
-    let explained: BTreeSet<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
-        .collect();
+    let rows: Vec<&str> = rows(page).collect();
+    let explained: BTreeSet<&str> = rows.iter().copied().collect();
     let manifest = files.iter().find(|file| file.path == "Cargo.toml").and_then(|file| file.text.as_deref());
     let declared: BTreeSet<&str> = manifest
         .unwrap_or_default()
@@ -33,7 +31,7 @@ pub(crate) fn problems(packages: &[Package], files: &[File]) -> Vec<String> {
         .filter_map(|line| line.split_once(" = ").map(|(name, _)| name))
         .filter(|name| !members.contains(name))
         .collect();
-    let mut problems = Vec::new();
+    let mut problems = doubled(&rows);
     problems.extend(used.difference(&explained).map(|name| format!("{PAGE}: no line for `{name}`")));
     problems.extend(explained.difference(&used).map(|name| format!("{PAGE}: `{name}` is not a dependency")));
     problems.extend(declared.difference(&used).map(|name| format!("Cargo.toml: no crate uses `{name}`")));
@@ -42,4 +40,29 @@ pub(crate) fn problems(packages: &[Package], files: &[File]) -> Vec<String> {
             format!("Cargo.toml: `{name}` is used but not declared in [workspace.dependencies]")
         }));
     problems
+}
+
+/// What the lines of the table explain, in their order.
+fn rows(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
+}
+
+/// Lines that are there twice, as merges leave them.
+fn doubled(rows: &[&str]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let again = rows.iter().filter(|name| !seen.insert(**name));
+    again.map(|name| format!("{PAGE}: more than one line for `{name}`")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_there_twice_is_found_wherever_it_stands() {
+        let page =
+            "| crate | used by | why |\n|---|---|---|\n| `b` | x | y |\n| `a` | x | y |\n| `b` | z | y |\n";
+        assert_eq!(doubled(&rows(page).collect::<Vec<_>>()), [format!("{PAGE}: more than one line for `b`")]);
+        assert!(doubled(&["a", "b"]).is_empty());
+    }
 }

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-feeds", 4),
     ("alluvium-jetstream", 4),
     ("alluvium-feed-client", 5),
+    ("alluvium-jetstream-client", 5),
     ("alluvium-jetstream-server", 5),
     ("alluvium-server", 5),
     ("alluvium", 6),

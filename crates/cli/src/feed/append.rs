@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::place::{Opened, Place};
-use super::{failure, follow, print};
+use super::{conflicts, failure, follow, print};
 use crate::stream::failure::Failure;
 use crate::stream::interrupt::{Marker, Work, watch_over};
 use crate::stream::progress::Progress;
@@ -67,6 +67,8 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_sequence: Option<u64>,
     blocks_to_push: u64,
+    blocks_refused: u64,
+    conflicts: u64,
 }
 
 /// Appends batches to one feed.
@@ -91,8 +93,7 @@ impl Writer<'_> {
     }
 
     fn place(&self) -> String {
-        let blocks = if self.appended == 1 { "block" } else { "blocks" };
-        format!("{} {blocks} appended to `{}`", self.appended, self.feed)
+        format!("{} appended to `{}`", conflicts::blocks(self.appended), self.feed)
     }
 }
 
@@ -118,11 +119,13 @@ pub(super) fn run(place: &Place, args: &AppendArgs) -> Result<(), Failure> {
         place.notes().note(writer.place());
     }
     outcome?;
-    if args.sync {
-        follow::bring_up_to_date(place, &opened)?;
-    }
+    let synced = args.sync.then(|| follow::bring_up_to_date(place, &opened));
+    let (status, failed) = match synced {
+        Some(Ok(status)) => (status, None),
+        Some(Err(failure)) => (opened.space.status().map_err(failure::replica)?, Some(failure)),
+        None => (opened.space.status().map_err(failure::replica)?, None),
+    };
     if args.json {
-        let status = opened.space.status().map_err(failure::replica)?;
         let actor = opened.client.replica().actor().clone();
         print::json(&Report {
             space: opened.space.id(),
@@ -131,9 +134,23 @@ pub(super) fn run(place: &Place, args: &AppendArgs) -> Result<(), Failure> {
             appended: writer.appended,
             last_sequence: writer.last_sequence,
             blocks_to_push: status.blocks_to_push,
+            blocks_refused: status.blocks_refused,
+            conflicts: status.conflicts,
         })?;
     }
-    Ok(())
+    match failed {
+        Some(failure) => {
+            if status.blocks_to_push > 0 {
+                let waiting = conflicts::blocks(status.blocks_to_push);
+                let file = place.db().display();
+                let text = format_args!("safe in `{file}`, to be pushed by the next `feed sync`: {waiting}");
+                place.notes().note(text);
+            }
+            Err(failure)
+        }
+        None if args.sync => conflicts::told(&opened, &status),
+        None => Ok(()),
+    }
 }
 
 /// All of standard input as one block.

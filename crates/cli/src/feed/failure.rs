@@ -9,9 +9,12 @@ use crate::stream::failure::{EXIT_INTERRUPTED, EXIT_TERMINATED, Failure};
 pub(super) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "done; also when the reader of standard output goes away, as `head` does"),
     (1, "any other failure: a block that is too large, a damaged file, local I/O"),
-    (2, "wrong usage"),
-    (3, "no such file, feed or space"),
-    (4, "synchronised, but blocks were refused or set aside: `feed status` and `feed conflicts` show them"),
+    (2, "wrong usage; also a file that belongs to another actor than --actor says"),
+    (3, "no such file, feed, rule or space; also a server without feeds"),
+    (
+        4,
+        "synchronised (`sync`, `append --sync`), but blocks were refused or set aside: `feed status` and `feed conflicts` show them",
+    ),
     (5, "the space was deleted at the server"),
     (7, "unavailable: the server was not reached, or there was more to do, until --give-up-after"),
     (8, "denied: the server wants (other) credentials"),
@@ -22,7 +25,9 @@ pub(super) const EXIT_CODES: &[(u8, &str)] = &[
 /// A failure of the file, or of what was asked of it.
 pub(super) fn replica(error: ReplicaError) -> Failure {
     match error {
-        ReplicaError::OtherActor(_) => Failure::Conflict(error.to_string()),
+        ReplicaError::OtherActor(_) => {
+            Failure::Usage(format!("{error}: leave `--actor` out, or name another file with `--db`"))
+        }
         other => Failure::Other(other.to_string()),
     }
 }
@@ -65,7 +70,7 @@ fn coded(code: Option<ErrorCode>, reason: String) -> Failure {
     match code {
         Some(ErrorCode::Unauthorized | ErrorCode::Forbidden) => Failure::Denied(reason),
         Some(ErrorCode::SpaceDeleted) => Failure::Gone(reason),
-        Some(ErrorCode::SpaceNotFound) => Failure::NotFound(reason),
+        Some(ErrorCode::SpaceNotFound | ErrorCode::SpacesFull) => Failure::NotFound(reason),
         Some(
             ErrorCode::NotAuthority | ErrorCode::RateLimited | ErrorCode::Overloaded | ErrorCode::Internal,
         ) => Failure::Unavailable(reason),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use alluvium_feed_client::{Space, SyncStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::failure;
 use super::place::{Opened, Place};
+use super::{conflicts, failure};
 use crate::stream::failure::Failure;
 
 /// How often a command that waits for another process looks, in milliseconds.
@@ -135,7 +135,7 @@ pub(super) fn while_synchronising(
                 return Ok(());
             }
             if syncing.is_some() {
-                trouble.look(place, &opened.space)?;
+                trouble.look(place, opened)?;
             }
             let pause = tokio::time::sleep(Duration::from_millis(LOOK_MS));
             tokio::select! {
@@ -148,15 +148,16 @@ pub(super) fn while_synchronising(
     ended
 }
 
-/// Tells once that the server is away, and once that it is back.
+/// Tells once that the server is away, and once that it is back; and whenever more blocks are set aside.
 #[derive(Default)]
 struct Trouble {
     is_on: bool,
+    conflicts: u64,
 }
 
 impl Trouble {
-    fn look(&mut self, place: &Place, space: &Space) -> Result<(), Failure> {
-        let status = space.status().map_err(failure::replica)?;
+    fn look(&mut self, place: &Place, opened: &Opened) -> Result<(), Failure> {
+        let status = opened.space.status().map_err(failure::replica)?;
         if status.stopped.is_some() {
             return Err(failure::refused(&status));
         }
@@ -166,6 +167,10 @@ impl Trouble {
             _ => {}
         }
         self.is_on = status.last_error.is_some();
+        if status.conflicts > self.conflicts {
+            place.notes().note(conflicts::described(opened)?);
+        }
+        self.conflicts = status.conflicts;
         Ok(())
     }
 }

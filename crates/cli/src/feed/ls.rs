@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::place::{Opened, Place};
-use super::{failure, print};
+use super::{conflicts, failure, print};
 use crate::stream::failure::Failure;
 
 /// Arguments of `alluvium feed ls`.
@@ -107,5 +107,5 @@ fn show(args: &LsArgs, feed: &FeedInfo) -> Result<(), Failure> {
         });
     }
     let namespace = namespace.unwrap_or("-");
-    print::line(format_args!("{}\t{namespace}\t{} blocks", feed.feed_id, feed.block_count))
+    print::line(format_args!("{}\t{namespace}\t{}", feed.feed_id, conflicts::blocks(feed.block_count)))
 }

@@ -1,6 +1,6 @@
 //! Which file, which space, which feed, which server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use alluvium_env::{Clock, Env, Random, SystemClock};
@@ -81,6 +81,11 @@ pub(super) struct Opened {
 impl Place {
     pub(super) fn new(connection: ConnectionArgs, args: PlaceArgs) -> Self {
         Self { connection, args }
+    }
+
+    /// Where the file is.
+    pub(super) fn db(&self) -> &Path {
+        &self.args.db
     }
 
     pub(super) fn notes(&self) -> Notes {

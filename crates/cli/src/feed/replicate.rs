@@ -1,10 +1,11 @@
 //! `alluvium feed replicate`: what to pull.
 
-use alluvium_feed_client::{From, Keep, Namespace, Selector};
+use alluvium_feed_client::{From, Id, Keep, Namespace, Selector};
 use alluvium_server::config::parse_seconds;
 use clap::Args;
 
-use super::place::{Place, id, now_ms};
+use super::place::{Opened, Place, id, now_ms};
+use super::status::ago;
 use super::{failure, print};
 use crate::stream::failure::Failure;
 
@@ -70,24 +71,57 @@ pub(super) fn run(place: &Place, args: &ReplicateArgs) -> Result<(), Failure> {
     if rules.is_empty() && args.feeds.is_empty() {
         return list(place);
     }
-    let opened = place.create()?;
+    let opened = if args.stop { place.open()? } else { place.create()? };
     let since = args.since.map(|seconds| From::Since(now_ms().saturating_sub(seconds * 1000)));
     let from = since.unwrap_or(args.from);
     for feed in &args.feeds {
         let feed = id(feed)?;
         let done = if args.stop {
+            is_known(&opened, &feed)?;
             let keep = if args.drop { Keep::Unpushed } else { Keep::All };
             opened.space.stop_replicating(&feed, keep)
         } else {
             opened.space.replicate(&feed, from)
         };
         done.map_err(failure::replica)?;
+        place.notes().note(outcome(args, &format!("`{feed}`"), from));
     }
     for rule in &rules {
+        if args.stop && !selectors(&opened)?.iter().any(|(known, _)| known == rule) {
+            return Err(Failure::NotFound(format!("there is no rule `{}`", named(rule))));
+        }
         let done = if args.stop { opened.space.unselect(rule) } else { opened.space.select(rule, from) };
         done.map_err(failure::replica)?;
+        place.notes().note(outcome(args, &format!("`{}`", named(rule)), from));
     }
     Ok(())
+}
+
+/// What was done, in a line.
+fn outcome(args: &ReplicateArgs, what: &str, from: From) -> String {
+    match (args.stop, args.drop) {
+        (false, _) => {
+            format!("{what} is pulled from {} on, beginning with the next `feed sync`", shown(from))
+        }
+        (true, false) => format!("{what} is not pulled any more; what is in the file stays"),
+        (true, true) => {
+            format!("{what} is not pulled any more; only what waits to be pushed stays in the file")
+        }
+    }
+}
+
+fn selectors(opened: &Opened) -> Result<Vec<(Selector, From)>, Failure> {
+    opened.space.selectors().map_err(failure::replica)
+}
+
+/// A feed that is neither in the file nor replicated can't be stopped, unless a rule might pick it.
+fn is_known(opened: &Opened, feed: &Id) -> Result<(), Failure> {
+    let replicated = opened.client.replica().replicated(opened.space.id()).map_err(failure::replica)?;
+    let here = opened.space.feeds().map_err(failure::replica)?;
+    let is_known = replicated.iter().any(|(known, _)| known == feed)
+        || here.iter().any(|known| known.feed_id == *feed)
+        || !selectors(opened)?.is_empty();
+    if is_known { Ok(()) } else { Err(Failure::NotFound(format!("`{feed}` is not replicated"))) }
 }
 
 fn rules(args: &ReplicateArgs) -> Result<Vec<Selector>, Failure> {
@@ -111,19 +145,13 @@ fn rules(args: &ReplicateArgs) -> Result<Vec<Selector>, Failure> {
 
 fn list(place: &Place) -> Result<(), Failure> {
     let opened = place.open()?;
-    let selectors = opened.space.selectors().map_err(failure::replica)?;
+    let selectors = selectors(&opened)?;
     let feeds = opened.client.replica().replicated(opened.space.id()).map_err(failure::replica)?;
     for (selector, from) in &selectors {
-        let rule = match selector {
-            Selector::All => "--all".to_owned(),
-            Selector::Namespace(namespace) => format!("--namespace {namespace}"),
-            Selector::Prefix(prefix) => format!("--prefix {prefix}"),
-            Selector::Written => "--written".to_owned(),
-        };
-        print::line(format_args!("{rule}\tfrom {}", shown(*from)))?;
+        print::line(format_args!("{}\tfrom {}", named(selector), shown(*from)))?;
     }
     for (feed, from) in &feeds {
-        print::line(format_args!("{feed}\tfrom {}", from.map_or("now".to_owned(), |from| from.to_string())))?;
+        print::line(format_args!("{feed}\tfrom {}", shown(*from)))?;
     }
     if selectors.is_empty() && feeds.is_empty() {
         place.notes().note("nothing is replicated");
@@ -131,11 +159,21 @@ fn list(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A rule as it is written on the command line.
+fn named(rule: &Selector) -> String {
+    match rule {
+        Selector::All => "--all".to_owned(),
+        Selector::Namespace(namespace) => format!("--namespace {namespace}"),
+        Selector::Prefix(prefix) => format!("--prefix {prefix}"),
+        Selector::Written => "--written".to_owned(),
+    }
+}
+
 fn shown(from: From) -> String {
     match from {
         From::Beginning => "the start".to_owned(),
         From::Position(position) => position.to_string(),
         From::Current => "now".to_owned(),
-        From::Since(time) => format!("time {time}"),
+        From::Since(time) => ago(time),
     }
 }

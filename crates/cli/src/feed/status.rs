@@ -4,6 +4,7 @@ use alluvium_feed_client::{Id, SyncStatus};
 use clap::Args;
 use serde::Serialize;
 
+use super::conflicts::blocks;
 use super::place::{Opened, Place, now_ms};
 use super::{failure, print};
 use crate::stream::failure::Failure;
@@ -66,7 +67,7 @@ pub(super) fn run(place: &Place, args: &StatusArgs) -> Result<(), Failure> {
 }
 
 /// How long ago something was.
-fn ago(at_ms: u64) -> String {
+pub(super) fn ago(at_ms: u64) -> String {
     let seconds = now_ms().saturating_sub(at_ms) / 1000;
     match seconds {
         0..120 => format!("{seconds} s ago"),
@@ -79,14 +80,15 @@ fn ago(at_ms: u64) -> String {
 /// The state in a line.
 pub(super) fn summary(status: &SyncStatus) -> String {
     if status.is_done() && status.blocks_refused == 0 {
-        let blocks = if status.total_blocks == 1 { "block" } else { "blocks" };
         let place = format!(", at position {}", status.position);
         let place = if status.position > 0 { place } else { String::new() };
-        return format!("up to date: {} {blocks}{place}", status.total_blocks);
+        return format!("up to date: {}{place}", blocks(status.total_blocks));
     }
     format!(
-        "{} to push, {} to pull, {} blocks here",
-        status.blocks_to_push, status.blocks_to_pull, status.total_blocks
+        "{} to push, {} to pull, {} here",
+        status.blocks_to_push,
+        status.blocks_to_pull,
+        blocks(status.total_blocks)
     )
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::place::Place;
-use super::{failure, follow, status};
+use super::{conflicts, failure, follow, status};
 use crate::stream::failure::Failure;
 use crate::stream::interrupt::{Work, watch_over};
 
@@ -51,11 +51,5 @@ pub(super) fn run(place: &Place, args: &SyncArgs) -> Result<(), Failure> {
     } else {
         place.notes().note(status::summary(&done));
     }
-    if done.blocks_refused > 0 || done.conflicts > 0 {
-        return Err(Failure::Conflict(format!(
-            "{} blocks refused, {} set aside: see `feed status` and `feed conflicts`",
-            done.blocks_refused, done.conflicts
-        )));
-    }
-    Ok(())
+    conflicts::told(&opened, &done)
 }

@@ -38,6 +38,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Arguments of `alluvium jetstream serve`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// The relay to follow: `wss://…`, or `ws://…` with `--allow-private`.
     #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_RELAY")]

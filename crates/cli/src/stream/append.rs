@@ -41,7 +41,7 @@ cannot be reached, restarts or answers 429 or 503: nothing is doubled and nothin
 a random one, unless --producer-id gives one that later commands can give again: then a command that is \
 run twice with the same --message arguments appends once.
 
-A command that fails or is stopped says how much of its input was appended, and the next offset.";
+A command that fails or is stopped says how much of its input was appended, and the next offset if anything was.";
 
 /// Arguments of `alluvium stream append`.
 #[derive(Debug, Args)]

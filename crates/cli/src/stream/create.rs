@@ -10,6 +10,7 @@ use super::connection::ConnectionArgs;
 use super::failure::Failure;
 use super::report::{Report, ReportArgs};
 use super::target::Target;
+use alluvium_protocol::Lifetime;
 use alluvium_protocol::header::{STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_NEXT_OFFSET, STREAM_TTL, TRUE};
 
 /// How long a stream lives.
@@ -19,8 +20,8 @@ pub(crate) struct LifetimeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, conflicts_with = "expires_at")]
     ttl: Option<u64>,
 
-    /// Delete the stream at this time, such as 2030-01-31T12:00:00Z.
-    #[arg(long, value_name = "TIME")]
+    /// Delete the stream at this time: RFC 3339, with a zone, such as 2030-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = parse_instant)]
     expires_at: Option<String>,
 }
 
@@ -29,6 +30,14 @@ impl LifetimeArgs {
     pub(crate) fn apply<'a>(&self, call: Call<'a>) -> Call<'a> {
         call.maybe_header(STREAM_TTL, self.ttl.map(|seconds| seconds.to_string()))
             .maybe_header(STREAM_EXPIRES_AT, self.expires_at.clone())
+    }
+}
+
+/// A time as the protocol takes it, and as it was written.
+fn parse_instant(text: &str) -> Result<String, String> {
+    match Lifetime::parse(None, Some(text)) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a time with date and zone, as in `2030-01-31T12:00:00Z`".to_owned()),
     }
 }
 

@@ -124,7 +124,7 @@ impl Watcher {
 
 /// Ends the process once nobody reads its standard output any more: a command that waits for something to print would
 /// find out only when there is something.
-fn end_without_reader() {
+pub(crate) fn end_without_reader() {
     let output = io::stdout();
     loop {
         let mut polled = [PollFd::new(&output, PollFlags::empty())];

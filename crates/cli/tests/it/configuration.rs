@@ -42,7 +42,7 @@ fn an_unknown_variable_stops_the_server_before_it_starts() {
     let ended = Cli::new("serve --listen 127.0.0.1:0").env("ALLUVIUM_DATADIR", "x").run();
     assert_eq!(ended.code, Some(78));
     assert!(ended.stderr.contains("unknown environment variable `ALLUVIUM_DATADIR`"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("did you mean `data-dir`?"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("did you mean `ALLUVIUM_DATA_DIR`?"), "{}", ended.stderr);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn options_and_limits_are_documented_from_the_tables_themselves() {
     let ended = Cli::new("config docs").run();
     let page = String::from_utf8(ended.stdout).unwrap();
     assert!(page.contains("| `long-poll-timeout` | `ALLUVIUM_LONG_POLL_TIMEOUT` | `25s` |"), "{page}");
-    assert!(page.contains("| `Producer-Id` | 256 | `400 invalid_producer` |"), "{page}");
+    assert!(page.contains("| `Producer-Id` | 256 bytes | `400 invalid_producer` |"), "{page}");
     assert!(page.contains("`ALLUVIUM_TOKEN`") && page.contains("`ALLUVIUM_CONFIG`"), "{page}");
     for code in ["| 69 | another program", "| 75 | another process", "| 7 | unavailable", "| 130 | stopped"] {
         assert!(page.contains(code), "{code}: {page}");
@@ -117,4 +117,33 @@ fn log_lines_are_written_as_asked_for() {
             None => assert_eq!(log, ""),
         }
     }
+}
+
+#[test]
+fn a_level_that_does_not_exist_is_refused_and_said_to_be_none() {
+    for (filter, told) in [("debgu", "`debgu` is no level"), ("nonsense=", "after `nonsense=`")] {
+        let ended = Cli::new("config check --log").arg(filter).run();
+        assert!(ended.stderr.contains(told), "{filter}: {}", ended.stderr);
+        ended.fails_with(78);
+    }
+}
+
+#[test]
+fn a_server_on_sqlite_tells_what_it_does_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.sqlite");
+    let flags = format!("--store sqlite:{} --feeds no --shards 2 --log warn", file.display());
+    let mut server = Server::start_with(&flags);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let log = server.log();
+    assert!(log.contains("`shards` has no effect with `store = sqlite:"), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+}
+
+#[test]
+fn a_sqlite_file_that_cannot_be_made_is_named_with_its_option() {
+    let ended = Cli::new("serve --listen 127.0.0.1:0 --store sqlite:/proc/none/x/y.db").run();
+    assert!(ended.stderr.contains("`/proc/none/x` for the file that `store` names"), "{}", ended.stderr);
+    ended.fails_with(74);
 }

@@ -74,7 +74,8 @@ fn a_file_works_without_a_server_and_remembers_who_writes_where() {
     let listed: serde_json::Value = serde_json::from_str(&offline("ls --json").run().ok()).unwrap();
     assert_eq!(listed["feed"].as_str().unwrap().len(), 26, "a ULID was drawn: {listed}");
     offline("read elsewhere").run().fails_with(3);
-    offline("append --actor somebody-else -m x").run().fails_with(4);
+    let said = offline("append --actor somebody-else -m x").run().fails_with(2);
+    assert!(said.contains("the file belongs to actor"), "{said}");
     assert!(offline("sync --give-up-after 1").run().fails_with(7).contains("127.0.0.1:1"));
     offline("sync --url ftp://x").run().fails_with(2);
     assert_eq!(
@@ -89,7 +90,7 @@ fn bytes_of_any_kind_and_whole_files_come_through() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes: Vec<u8> = (0..=255).collect();
     feed(&server.url(), one.path(), "append f --whole --namespace files --sync").run_with(&bytes).ok();
-    assert!(feed(&server.url(), two.path(), "ls --remote").run().ok().contains("f\tfiles\t1 blocks"));
+    assert!(feed(&server.url(), two.path(), "ls --remote").run().ok().contains("f\tfiles\t1 block\n"));
     feed(&server.url(), two.path(), "replicate --namespace files").run().ok();
     feed(&server.url(), two.path(), "sync").run().ok();
     assert_eq!(feed(&server.url(), two.path(), "read f --raw").run().stdout, bytes);
@@ -131,4 +132,93 @@ fn what_is_not_wanted_any_more_goes_and_comes_back_on_demand() {
     reader("replicate f --stop --drop");
     assert_eq!(reader("read f"), "");
     assert_eq!(reader("replicate"), "");
+}
+
+/// A file, and a copy of it that has written to the server first: what the file writes then is set aside.
+fn copied(server: &Server, folder: &std::path::Path) {
+    feed(&server.url(), folder, "append g -m one --sync").run().ok();
+    std::fs::copy(folder.join("feeds.sqlite"), folder.join("copy.sqlite")).unwrap();
+    let copy = folder.join("copy.sqlite").display().to_string();
+    feed(&server.url(), folder, &format!("--db {copy} append g -m fromCopy --sync")).run().ok();
+}
+
+#[test]
+fn what_is_set_aside_is_told_with_its_exit_code_and_can_be_appended_anew() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    copied(&server, folder.path());
+    let ours = |arguments: &str| feed(&server.url(), folder.path(), arguments);
+    let ended = ours("append g -m fromA --sync --json").run();
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&report["conflicts"], &report["blocksToPush"]), (&1.into(), &0.into()), "{report}");
+    let said = ended.fails_with(4);
+    for told in ["1 block set aside", "`fromA`", "`g`", "feed conflicts --append-again 1"] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    assert!(ours("sync").run().fails_with(4).contains("--append-again"));
+    let again = ours("conflicts --append-again 1").run();
+    assert!(again.stderr.contains("1 appended to `g` anew"), "{}", again.stderr);
+    again.ok();
+    ours("append g -m last --sync").run().ok();
+    let all: Vec<String> = ours("read g").run().ok().lines().map(str::to_owned).collect();
+    assert!(all.contains(&"fromA".to_owned()) && all.contains(&"last".to_owned()), "{all:?}");
+}
+
+#[test]
+fn a_follower_tells_what_is_set_aside() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    copied(&server, folder.path());
+    feed(NOWHERE, folder.path(), "append g -m fromA").run().ok();
+    let mut follower = feed(&server.url(), folder.path(), "sync --follow").spawn();
+    let mut said = std::io::BufReader::new(follower.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("set aside") {
+        line.clear();
+        assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it ends without a word");
+    }
+    assert!(line.contains("--append-again"), "{line}");
+    signal(&follower, "TERM");
+    follower.wait().unwrap();
+}
+
+#[test]
+fn an_append_that_is_not_pushed_yet_is_said_to_be_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    let offline = |arguments: &str| feed(NOWHERE, folder.path(), arguments).run();
+    let said = offline("append g -m x --sync --give-up-after 1").fails_with(7);
+    assert!(said.contains("safe in `") && said.contains("1 block"), "{said}");
+    let ended = offline("append g -m y --sync --give-up-after 1 --json");
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&report["appended"], &report["blocksToPush"]), (&1.into(), &2.into()));
+    ended.fails_with(7);
+}
+
+#[test]
+fn a_server_without_feeds_is_told_as_such_and_not_asked_again() {
+    let server = Server::start_with("--feeds no");
+    let folder = tempfile::tempdir().unwrap();
+    // Given up at once: waiting as long as this says would be a test that hangs.
+    for arguments in ["append g -m x --sync", "sync", "ls --remote"] {
+        let said = feed(&server.url(), folder.path(), &format!("{arguments} --give-up-after 3600")).run();
+        let said = said.fails_with(3);
+        assert!(said.contains("there are no feeds at") && !said.contains('{'), "{said}");
+    }
+}
+
+#[test]
+fn what_is_replicated_is_said_and_listed_before_any_server_is_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let offline = |arguments: &str| feed(NOWHERE, folder.path(), arguments).run();
+    let said = offline("replicate --since 3d g");
+    assert!(said.stderr.contains("`g` is pulled from 3 days ago on"), "{}", said.stderr);
+    said.ok();
+    offline("replicate --from now h").ok();
+    offline("replicate --prefix x").ok();
+    assert_eq!(offline("replicate").ok(), "--prefix x\tfrom the start\ng\tfrom 3 days ago\nh\tfrom now\n");
+    assert!(offline("replicate --stop h").stderr.contains("`h` is not pulled any more"));
+    offline("replicate --stop --all").fails_with(3);
+    offline("replicate --stop --prefix x").ok();
+    assert!(offline("replicate --stop nofeed").fails_with(3).contains("`nofeed` is not replicated"));
+    assert_eq!(offline("replicate").ok(), "g\tfrom 3 days ago\n");
 }

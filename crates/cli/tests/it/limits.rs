@@ -116,6 +116,7 @@ fn a_connection_too_many_is_answered_and_closed() {
     };
     let (refused, mut rest) = open(server.address(), b"");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(refused.header("alluvium-error"), Some("too_many_connections"));
     let mut body = String::new();
     rest.read_to_string(&mut body).unwrap();
     assert!(body.contains("too_many_connections"), "{body}");

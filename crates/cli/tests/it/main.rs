@@ -7,6 +7,7 @@ mod configuration;
 mod contract;
 mod feeds;
 mod inspect;
+mod jetstream;
 mod lifecycle;
 mod limits;
 mod live;

@@ -1,10 +1,12 @@
 //! The tours of README and pages, run as they stand there.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::Server;
 
 const README: &str = include_str!("../../../../README.md");
+const EXTENSIONS: &str = include_str!("../../../../docs/extensions.md");
 const FEEDS: &str = include_str!("../../../../docs/feeds.md");
 
 /// The shell commands of a section, in order.
@@ -22,10 +24,17 @@ fn run(server: &Server, commands: &str) -> String {
     let commands = commands
         .replace("127.0.0.1:4437", server.address())
         .replace("target/release/alluvium", env!("CARGO_BIN_EXE_alluvium"));
+    // A folder for the name that pages call the command by.
+    let path = format!("{}:{}", binary_folder(), std::env::var("PATH").unwrap());
     // Files that a tour makes go where they are cleaned up.
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
-    shell.arg("-ec").arg(&commands).env("ALLUVIUM_URL", server.url()).current_dir(folder.path());
+    shell
+        .arg("-ec")
+        .arg(&commands)
+        .env("ALLUVIUM_URL", server.url())
+        .env("PATH", path)
+        .current_dir(folder.path());
     let output = shell.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
@@ -95,6 +104,21 @@ fn the_tour_of_snapshots_drops_the_history_and_keeps_the_document() {
     assert!(!printed.contains(r#"{"set":"a"}"#), "{printed}");
 }
 
+/// The folder that the command is in, under its own name.
+fn binary_folder() -> String {
+    Path::new(env!("CARGO_BIN_EXE_alluvium")).parent().unwrap().display().to_string()
+}
+
+#[test]
+fn the_commands_of_the_extensions_run_as_they_stand_beside_the_readme_s() {
+    let server = Server::start();
+    run(&server, &commands("Drop the history, keep the document"));
+    let section = EXTENSIONS.split("\n## From the command line").nth(1).unwrap();
+    let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let printed = run(&server, &format!("{block}\ncat copy.json; ls notes"));
+    assert!(printed.contains("notes") && printed.contains(r#"{"state":["a","b"]}"#), "{printed}");
+}
+
 #[test]
 fn the_tour_of_feeds_ends_at_the_other_file() {
     let server = Server::start();
@@ -143,4 +167,16 @@ fn the_longer_tour_of_feeds_ends_with_one_order_also_on_a_server_without_data() 
     shell.arg("-ec").arg(format!("export ALLUVIUM_SPACE=family\n{commands}"));
     let output = shell.env("ALLUVIUM_URL", server.url()).current_dir(folder.path()).output().unwrap();
     same_order(&String::from_utf8(output.stdout).unwrap());
+}
+
+#[test]
+fn the_tour_of_copied_files_sets_a_block_aside_and_appends_it_anew() {
+    let server = Server::start();
+    let tour = commands_of(FEEDS, "Copies of a file");
+    let begun = "alluvium feed --db a.sqlite append groceries -m milk --sync\n";
+    let binary = format!("{} feed", env!("CARGO_BIN_EXE_alluvium"));
+    let tour = format!("{begun}{tour}alluvium feed --db a.sqlite read groceries\n");
+    let printed = run(&server, &tour.replace("alluvium feed", &binary));
+    assert!(printed.starts_with("exit code 4\n{\"number\":1,"), "{printed}");
+    assert!(printed.contains("\"text\":\"olives\"") && printed.ends_with("olives\n"), "{printed}");
 }

@@ -177,3 +177,62 @@ fn stored_bytes_that_cannot_be_read_are_an_answer_and_not_a_broken_connection() 
         assert_eq!(send(&server, "HEAD", "s", &[], b"").status, 200);
     }
 }
+
+#[test]
+fn a_repeated_create_says_in_what_the_stream_differs() {
+    for server in Server::of_each_store("") {
+        send(&server, "PUT", "log", &[TEXT], b"");
+        send(&server, "POST", "log", &["stream-closed: true"], b"");
+        for (headers, told) in [
+            (&[TEXT][..], "is closed where the request says open"),
+            (&["content-type: text/html", "stream-closed: true"], "another content type"),
+            (&[TEXT, "stream-closed: true", "stream-ttl: 60"], "another lifetime"),
+        ] {
+            let refused = send(&server, "PUT", "log", headers, b"");
+            assert_eq!((refused.status, refused.code().as_str()), (409, "exists"));
+            assert!(refused.text().contains(told), "{told}: {}", refused.text());
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_that_must_be_new_is_refused_because_there_is_one() {
+    let server = Server::start();
+    let ask = |method: &str, target: &str, headers: &[&str]| {
+        call(server.address(), method, &format!("/ds/docs{target}"), headers, b"")
+    };
+    ask("PUT", "", &[]);
+    ask("PUT", "/s", &[TEXT]);
+    let at = "/s/snapshot/0000000000000000_0000000000000000";
+    let none = ask("PUT", at, &["if-match: *"]);
+    assert!(none.status == 412 && none.text().contains("the stream has none"), "{}", none.text());
+    assert_eq!(ask("PUT", at, &["if-none-match: *"]).status, 204);
+    let again = ask("PUT", at, &["if-none-match: *"]);
+    assert!(again.header("etag").is_some());
+    assert_eq!((again.status, again.code().as_str()), (412, "precondition_failed"));
+    assert!(again.text().contains("there is a snapshot at this offset already"), "{}", again.text());
+    let other = ask("PUT", at, &["if-match: \"x\""]);
+    assert!(
+        other.status == 412 && other.text().contains("not the one that `If-Match` names"),
+        "{}",
+        other.text()
+    );
+}
+
+#[test]
+fn attributes_of_a_stream_without_a_resource_for_them_are_in_its_head() {
+    let server = Server::start();
+    send(&server, "PUT", "plain", &[TEXT], b"");
+    assert_eq!(send(&server, "HEAD", "plain", &[], b"").header("stream-attrs"), None);
+    send(&server, "PUT", "told", &[TEXT, "stream-attrs: {\"title\": \"Aare \u{1f30a}\"}"], b"");
+    let head = send(&server, "HEAD", "told", &[], b"");
+    assert_eq!(head.header("stream-attrs"), Some("{\"title\": \"Aare \\ud83c\\udf0a\"}"));
+}
+
+#[test]
+fn a_subscription_is_refused_as_what_it_is() {
+    let server = Server::start();
+    let refused = send(&server, "PUT", "__ds/subscriptions/x", &[], b"");
+    assert_eq!((refused.status, refused.code().as_str()), (501, "not_implemented"));
+    assert!(refused.text().contains("subscriptions, which this server does not offer"), "{}", refused.text());
+}

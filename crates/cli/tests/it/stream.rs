@@ -328,3 +328,20 @@ fn the_exit_codes_are_in_the_help() {
         assert!(help.contains(&format!("\n{code:>5}  ")), "{code} is missing in {help}");
     }
 }
+
+#[test]
+fn a_flag_that_is_no_offset_or_no_time_is_named() {
+    let server = Server::start();
+    server.stream("create a --content-type text/plain").run().ok();
+    for (arguments, flag, code) in [
+        ("fork a b --offset -1", "--offset", 2),
+        ("fork a b --offset now", "--offset", 2),
+        ("fork a b --offset nonsense", "--offset", 1),
+        ("create b --expires-at tomorrow", "--expires-at", 2),
+        ("create b --expires-at 2030-01-31T12:00:00", "--expires-at", 2),
+    ] {
+        let told = server.stream(arguments).run().fails_with(code);
+        assert!(told.contains(flag), "{arguments}: {told}");
+    }
+    server.stream("create b --expires-at 2999-01-31T12:00:00+01:00").run().ok();
+}

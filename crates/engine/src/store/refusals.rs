@@ -18,7 +18,7 @@ impl EngineStore {
         error: CreateError,
     ) -> StoreError {
         let refused = match error {
-            CreateError::Conflict(CreateConflict::Configuration) => return self.difference(path, options),
+            CreateError::Conflict(CreateConflict::Configuration(_)) => return self.difference(path, options),
             CreateError::Conflict(CreateConflict::Incarnation) => Conflict::Incarnation.into(),
             CreateError::Conflict(CreateConflict::Deleted) => Conflict::PathHeld.into(),
             CreateError::Conflict(CreateConflict::SourceDeleted) => Conflict::SourceDeleted.into(),

@@ -3,7 +3,7 @@
 use alluvium_engine::{
     AppendError, AppendRequest, CreateConflict, CreateError, DeleteError, LookupError, ReadError, Wake,
 };
-use alluvium_protocol::{AppendRejection, Offset, OffsetQuery};
+use alluvium_protocol::{AppendRejection, ConfigConflict, Offset, OffsetQuery};
 
 use crate::support::{Fixture, append_request, create_request, path, stamp};
 
@@ -111,7 +111,7 @@ async fn another_configuration_is_a_conflict() {
     let fixture = Fixture::new();
     fixture.create("x", "text/plain").await;
     let other = fixture.engine.create(&path("x"), create_request("application/json")).await;
-    assert_eq!(other, Err(CreateError::Conflict(CreateConflict::Configuration)));
+    assert_eq!(other, Err(CreateError::Conflict(CreateConflict::Configuration(ConfigConflict::ContentType))));
 }
 
 #[tokio::test]

@@ -48,3 +48,27 @@ async fn a_full_disk_refuses_writes_keeps_what_it_has_and_recovers_by_deletes() 
     world.restart();
     assert!(world.exists(&again) && !world.exists(&path("s0")));
 }
+
+/// The room may be gone to the last byte, by this server's own hand, and a start must find what it left behind.
+#[tokio::test]
+async fn a_start_needs_no_room() {
+    let mut world = World::new();
+    let stream = path("s");
+    world.create("s", Lifetime::Forever).await;
+    let append = world.engine.append(&stream, append_request("text/plain", b"kept"));
+    world.run(append).await.unwrap();
+    for shard in 0..world.engine.shards() {
+        world.engine.step_fold(shard).unwrap();
+    }
+    world.disk.set_capacity(Some(0));
+    for _ in 0..2 {
+        world.restart();
+        let reader = world.engine.open_stream(&stream).unwrap();
+        assert_eq!(reader.resolve(OffsetQuery::Now).unwrap().position, 4);
+        let append = world.engine.append(&stream, append_request("text/plain", &vec![b'x'; 5_000_000]));
+        assert!(world.run(append).await.is_err());
+    }
+    world.disk.set_capacity(None);
+    let append = world.engine.append(&stream, append_request("text/plain", b"more"));
+    world.run(append).await.unwrap();
+}

@@ -3,7 +3,7 @@
 use alluvium_engine::{
     AppendError, AppendRequest, Appended, BatchError, CreateConflict, CreateError, CreateRequest,
 };
-use alluvium_protocol::{AppendRejection, Attributes, Offset};
+use alluvium_protocol::{AppendRejection, Attributes, ConfigConflict, Offset};
 
 use crate::support::{Fixture, append_request, create_request, path, stamp};
 
@@ -141,7 +141,7 @@ async fn attributes_are_kept_replaced_and_compared_by_a_repeated_create() {
     let s = path("s");
     fixture.engine.create(&s, create(Some(r#"{"title":"Aare"}"#))).await.unwrap();
     let other = fixture.engine.create(&s, create(Some("{}"))).await;
-    assert_eq!(other, Err(CreateError::Conflict(CreateConflict::Configuration)));
+    assert_eq!(other, Err(CreateError::Conflict(CreateConflict::Configuration(ConfigConflict::Attributes))));
     for same in [None, Some(r#"{"title":"Aare"}"#)] {
         assert!(!fixture.engine.create(&s, create(same)).await.unwrap().fresh);
     }

@@ -145,7 +145,7 @@ async fn a_snapshot_that_must_be_new_replaces_none_at_its_offset() {
         |offset, matching| PublishRequest { if_none_match: Some(matching), ..publish_request(offset) };
     let new = |offset| unless(offset, SnapshotMatch::Any);
     let first = fixture.publish_body("s", new(Offset::ZERO), b"a").await.unwrap().snapshot.tag;
-    let refused = Err(PublishError::PreconditionFailed { current: Some(first) });
+    let refused = Err(PublishError::Exists { current: first });
     assert_eq!(fixture.publish_body("s", new(Offset::ZERO), b"b").await, refused);
     assert_eq!(
         fixture.publish_body("s", unless(Offset::ZERO, SnapshotMatch::OneOf(vec![first])), b"b").await,
@@ -160,8 +160,8 @@ async fn a_snapshot_that_must_be_new_replaces_none_at_its_offset() {
         uploads.push(upload);
     }
     let (late, early) = (uploads.remove(0), uploads.remove(0));
-    let current = Some(early.publish().await.unwrap().snapshot.tag);
-    assert_eq!(late.publish().await, Err(PublishError::PreconditionFailed { current }));
+    let current = early.publish().await.unwrap().snapshot.tag;
+    assert_eq!(late.publish().await, Err(PublishError::Exists { current }));
     assert_eq!(fixture.snapshot("s", tail), Ok(b"d".to_vec()));
     fixture.publish_body("s", unless(tail, SnapshotMatch::OneOf(vec![first])), b"e").await.unwrap();
 }

@@ -212,6 +212,13 @@ fn foreign(
     let code = match status {
         401 => ErrorCode::Unauthorized,
         403 => ErrorCode::Forbidden,
+        // There is a server, and it knows of no feeds: asking again would be answered alike.
+        404 | 405 | 410 => {
+            let message =
+                format!("there are no feeds at {place} (a server of other things, or one with `--feeds no`)");
+            let id = request.request_id().clone();
+            return Ok(Response::Error(ErrorResponse::new(id, ErrorCode::SpaceNotFound, message)));
+        }
         413 => ErrorCode::TooLarge,
         429 => ErrorCode::RateLimited,
         502..=504 => ErrorCode::Overloaded,
@@ -317,7 +324,11 @@ mod tests {
         assert_eq!(busy.request_id.as_str(), "q");
         assert_eq!(refusal(401, &[], "").action(), ClientAction::Authenticate);
         assert_eq!(refusal(413, &[], "").action(), ClientAction::Split);
-        assert!(answered(404, &[], "nothing here").unwrap_err().contains("nothing here"));
+        assert!(answered(500, &[], "nothing here").unwrap_err().contains("nothing here"));
+        let none =
+            refusal(404, &[("content-type", "application/json")], r#"{"error":{"code":"no_such_resource"}}"#);
+        assert_eq!(none.action(), ClientAction::Stop);
+        assert!(none.message.contains("no feeds at http://h") && !none.message.contains("no_such_resource"));
     }
 
     #[test]

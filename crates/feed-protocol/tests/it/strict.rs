@@ -26,6 +26,8 @@ fn numbers_are_whole_and_within_53_bits() {
     assert_eq!(cursor("9007199254740991"), Some((1 << 53) - 1));
     refused(r#"{"cursor":9007199254740992}"#, "2^53");
     refused(r#"{"cursor":1.5}"#, "whole");
+    refused(r#"{"cursor":"x"}"#, "`cursor`");
+    refused(r#"{"cursor":[1]}"#, "`cursor`");
     refused(r#"{"limit":-3}"#, "negative");
     refused(r#"{"limit":"3"}"#, "text");
     refused(r#"{"cursor":1e300}"#, "whole");

@@ -3,7 +3,7 @@
 use alluvium_feed_protocol::{
     DecodeError, Encoding, ErrorCode, ErrorResponse, RequestId, Response as Answer,
 };
-use alluvium_http::{Body, CollectError, Response};
+use alluvium_http::{Body, CollectError, ERROR_CODE, Response};
 use alluvium_websocket::HandshakeError;
 use http::{HeaderValue, StatusCode, header};
 
@@ -83,8 +83,10 @@ fn status_of(error: &ErrorResponse) -> u16 {
 pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
     let mut status = 200;
     let mut retry_after_s = None;
+    let mut code = None;
     if let Answer::Error(error) = answer {
         status = status_of(error);
+        code = HeaderValue::from_str(&error.code).ok();
         retry_after_s = error.retry_after_ms.map(|ms| ms.div_ceil(1000));
     }
     let bytes = encoding.encode(answer).unwrap_or_else(|error| {
@@ -97,6 +99,9 @@ pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(code) = code {
+        headers.insert(&ERROR_CODE, code);
+    }
     if let Some(seconds) = retry_after_s {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -172,7 +172,10 @@ fn what_is_no_request_is_refused_in_the_shape_of_the_protocol() {
     let site = Site::anyone();
     let status = |head: &str, body: &[u8]| {
         let answer = site.ask(head, body);
-        assert!(!answer.json()["code"].as_str().unwrap().is_empty());
+        let json = answer.json();
+        let code = json["code"].as_str().unwrap();
+        assert!(!code.is_empty() && json["_tag"] == "Error");
+        assert_eq!(answer.header("alluvium-error"), Some(code));
         answer.status
     };
     assert_eq!(status("POST /feeds/v1/spaces/space/append HTTP/1.1", b"{"), 400);

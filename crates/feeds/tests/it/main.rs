@@ -14,6 +14,7 @@ mod query;
 mod replicas;
 mod schema;
 mod sockets;
+mod spaces;
 mod subscribe;
 mod support;
 mod waiting;

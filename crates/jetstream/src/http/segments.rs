@@ -144,6 +144,7 @@ fn answer(state: &State, source: Source, etag: String, request: &Request) -> Res
     ranged::respond(served, request.headers(), *request.method() == Method::HEAD)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` is given")]
 fn unreadable(error: std::io::Error) -> Refusal {
     tracing::error!(error = &error as &dyn std::error::Error, "a segment cannot be read");
     Refusal::Unavailable

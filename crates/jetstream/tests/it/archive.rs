@@ -127,17 +127,12 @@ async fn planned(world: &World, method: &str, mut request: serde_json::Value) ->
         let plan = world.post(&format!("{XRPC}{method}"), &request.to_string()).await.json();
         for segment in plan["segments"].as_array().expect("segments") {
             let name = segment["name"].as_str().expect("a name");
-            let blocks: Vec<u64> = match segment["mode"].as_str() {
-                Some("segment") => (0..segment_blocks(world, name)).collect(),
-                _ => {
-                    let ranges = segment["blocks"].as_array().expect("ranges").iter();
-                    ranges
-                        .flat_map(|range| {
-                            range["first"].as_u64().expect("a number")
-                                ..=range["last"].as_u64().expect("a number")
-                        })
-                        .collect()
-                }
+            let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+            let blocks: Vec<u64> = if segment["mode"] == "segment" {
+                (0..segment_blocks(world, name)).collect()
+            } else {
+                let ranges = segment["blocks"].as_array().expect("ranges").iter();
+                ranges.flat_map(|range| number(&range["first"])..=number(&range["last"])).collect()
             };
             for block in blocks {
                 let answer =

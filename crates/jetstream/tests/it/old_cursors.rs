@@ -43,7 +43,7 @@ async fn a_time_before_the_floor_is_moved_everywhere_and_told_where_there_is_a_w
     }
     let mut client = world.subscribe(&format!("{XRPC}?cursor={BEGIN}")).await;
     let info = client.text().await;
-    assert!(info.contains(r##""$type":"network.bsky.jetstream.subscribeEvents#info""##), "{info}");
+    assert!(info.contains(r#""$type":"network.bsky.jetstream.subscribeEvents#info""#), "{info}");
     assert!(info.contains(r#""name":"OutdatedCursor""#), "{info}");
     assert_eq!(client.seqs(1).await, [21]);
 }

@@ -70,7 +70,9 @@ pub fn docs_markdown() -> String {
         "\n## Disk\n\n\
          Journal segments are written ahead of time, so that an append changes no file sizes: a new data directory takes\n\
          two segments a shard at once, {} for each shard by default, and later there are up to {SPARES_MAX} empty ones\n\
-         a shard in reserve. `segment-bytes` makes them smaller; it holds for new data directories only.\n\n\
+         a shard in reserve. `segment-bytes` makes them smaller; it holds for new data directories only. A segment is at\n\
+         least twice as large as the largest append, so the defaults go down together: `--segment-bytes 16MiB\n\
+         --append-bytes-max 8MiB` takes 32MiB for each shard.\n\n\
          ## Exit codes of `alluvium serve`\n\n",
         ByteSize(2 * u64::from(SEGMENT_BYTES_DEFAULT)).show(),
     );
@@ -99,7 +101,11 @@ fn fixed_limits() -> Vec<Limit> {
 }
 
 fn bytes(bytes: u64) -> String {
-    ByteSize(bytes).show()
+    match ByteSize(bytes).show() {
+        // Without a unit of its own, which a reader of a table would miss.
+        number if number.ends_with(|last: char| last.is_ascii_digit()) => format!("{number} bytes"),
+        size => size,
+    }
 }
 
 fn seconds(seconds: u64) -> String {

@@ -11,6 +11,9 @@ use super::options::{Config, OPTIONS, OptionSpec};
 /// The prefix of every environment variable of the project.
 const PREFIX: &str = "ALLUVIUM_";
 
+/// A longer name gets no suggestion.
+const NAME_BYTES_COMPARED_MAX: usize = 64;
+
 /// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "ALLUVIUM_CONFIG";
 
@@ -66,7 +69,7 @@ pub enum ConfigError {
         key: String,
     },
     /// A variable names an option that does not exist.
-    #[error("unknown environment variable `{name}`{}", hint(&option_name(name)))]
+    #[error("unknown environment variable `{name}`{}", variable_hint(name))]
     UnknownVariable {
         /// The variable.
         name: String,
@@ -204,14 +207,49 @@ fn option_name(variable: &str) -> String {
     variable.strip_prefix(PREFIX).unwrap_or(variable).replace('_', "-").to_ascii_lowercase()
 }
 
-/// A suggestion for a name that is close to an option's.
+/// A suggestion for a key that is close to an option's.
 fn hint(name: &str) -> String {
+    close_to(name).map_or_else(String::new, |option| format!("; did you mean `{}`?", option.name))
+}
+
+/// A suggestion for a variable that is close to an option's.
+fn variable_hint(name: &str) -> String {
+    let close = close_to(&option_name(name));
+    close.map_or_else(String::new, |option| format!("; did you mean `{}`?", option.variable()))
+}
+
+/// The option whose name is closest, if any is close: one is part of the other, or a letter in four is wrong.
+fn close_to(name: &str) -> Option<&'static OptionSpec> {
     let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
-    let close = OPTIONS.iter().find(|option| {
-        let (asked, known) = (plain(name), plain(option.name));
-        asked == known || (asked.len() > 3 && (known.contains(&asked) || asked.contains(&known)))
-    });
-    close.map_or_else(String::new, |option| format!("; did you mean `{}`?", option.name))
+    let asked = plain(name);
+    // What nobody would type by mistake is not compared.
+    if asked.len() > NAME_BYTES_COMPARED_MAX {
+        return None;
+    }
+    let distance = |option: &&OptionSpec| edits(&asked, &plain(option.name));
+    let closest = OPTIONS.iter().min_by_key(distance)?;
+    if distance(&closest) * 4 <= asked.len().max(4) {
+        return Some(closest);
+    }
+    OPTIONS.iter().find(|option| {
+        let known = plain(option.name);
+        asked.len() > 3 && (known.contains(&asked) || asked.contains(&known))
+    })
+}
+
+/// Letters to put in, take out or change to make one word of the other.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (done, letter) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = done + 1;
+        for (at, other) in to.bytes().enumerate() {
+            let changed = diagonal + usize::from(letter != other);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
 }
 
 #[cfg(test)]

@@ -107,6 +107,9 @@ options! {
     "buckets-max" => buckets_max: usize = BUCKETS_MAX_DEFAULT;
     /// Whether the server is an authority of feeds, under `/feeds/`.
     "feeds" => feeds: bool = true;
+    /// Most spaces of feeds. Reading makes none; an append or subscription that would make one more is answered `409`
+    /// (`spaces_full`).
+    "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.
@@ -136,10 +139,12 @@ options! {
     "shards" => shards: Option<usize> = None;
     /// Threads that serve connections.
     "reactors" => reactors: Option<usize> = None;
-    /// Size of a journal segment of a new data directory.
+    /// Size of a journal segment of a new data directory. At least twice `append-bytes-max`, so that a smaller one
+    /// needs that smaller too.
     "segment-bytes" => segment_bytes: ByteSize = ByteSize(SEGMENT_BYTES_DEFAULT as u64);
-    /// Which log lines are written to standard error: a level, or `target=level` pairs.
+    /// Which log lines are written to standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`),
+    /// `target=level` pairs for parts of the program, or both, with commas between, as in `warn,alluvium_engine=debug`.
     "log" => log: LogFilter = LogFilter("info".to_owned());
-    /// How log lines are written.
+    /// How log lines are written: `text` for people, or `json`, one object a line.
     "log-format" => log_format: LogFormat = LogFormat::Text;
 }

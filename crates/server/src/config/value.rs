@@ -317,16 +317,43 @@ impl Value for LogFilter {
     const KIND: &'static str = "FILTER";
 
     fn parse(text: &str) -> Result<Self, String> {
+        for directive in text.split(',') {
+            check_directive(directive.trim())?;
+        }
         match text.parse::<tracing_subscriber::filter::Targets>() {
-            Ok(_) if !text.is_empty() => Ok(Self(text.to_owned())),
-            _ => Err("expected a level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs"
-                .to_owned()),
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(_) => Err(format!("expected {LEVELS}, or `target=level` pairs")),
         }
     }
 
     fn show(&self) -> String {
         self.0.clone()
     }
+}
+
+/// What stands for a level.
+const LEVELS: &str = "a level (`off`, `error`, `warn`, `info`, `debug`, `trace`)";
+
+/// Refuses what [`Targets`](tracing_subscriber::filter::Targets) takes for something else than was meant: a lone word
+/// that is no level is a target to it, all of whose lines are written, and no others; an empty level is `error`.
+fn check_directive(directive: &str) -> Result<(), String> {
+    let (target, level) =
+        directive.rsplit_once('=').map_or((None, directive), |(target, level)| (Some(target), level));
+    if target == Some("") {
+        return Err(format!("expected a target before `=` in `{directive}`"));
+    }
+    if !level.is_empty() && level.parse::<tracing_subscriber::filter::LevelFilter>().is_ok() {
+        return Ok(());
+    }
+    Err(match (target, level) {
+        (Some(target), level) => format!("expected {LEVELS} after `{target}=`, not `{level}`"),
+        (None, "") => format!("expected {LEVELS}, or `target=level` pairs"),
+        (None, word) => {
+            format!(
+                "`{word}` is no level: expected {LEVELS}, or `{word}=level` if it is a part of the program"
+            )
+        }
+    })
 }
 
 #[cfg(test)]
@@ -379,6 +406,26 @@ mod tests {
         }
         for text in ["", "-1", "1.5", "1500ms", "m", "0s", "1w"] {
             assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_has_levels_that_exist() {
+        for text in ["info", "INFO", "off", "3", "warn,alluvium_engine=debug", "a::b=trace, warn", "a=off"] {
+            assert_eq!(LogFilter::parse(text), Ok(LogFilter(text.to_owned())), "{text}");
+        }
+        for (text, told) in [
+            ("debgu", "`debgu` is no level"),
+            ("warn,alluvium_engine", "`alluvium_engine` is no level"),
+            ("alluvium_engine=debgu", "after `alluvium_engine=`, not `debgu`"),
+            ("nonsense=", "after `nonsense=`"),
+            ("=info", "a target before `=`"),
+            ("", "expected a level"),
+            ("info,", "expected a level"),
+            ("6", "`6` is no level"),
+        ] {
+            let refused = LogFilter::parse(text).expect_err(text);
+            assert!(refused.contains(told), "{text}: {refused}");
         }
     }
 

@@ -41,6 +41,8 @@ struct Kept {
     replaced: bool,
     /// A batch stopped half-way: the transaction must be rolled back.
     broken: bool,
+    /// There is no room: a batch that makes the database grow is refused.
+    full: bool,
     /// Where windows are read into.
     buffers: Option<Buffers>,
 }
@@ -55,6 +57,7 @@ impl Connection {
             changed: Vec::new(),
             replaced: false,
             broken: false,
+            full: false,
             buffers: None,
         };
         Self { sql, kept }
@@ -89,6 +92,11 @@ impl Connection {
     /// Whether a batch stopped half-way since the last call.
     pub(crate) fn take_broken(&mut self) -> bool {
         self.runner().take_broken()
+    }
+
+    /// Whether batches that make the database grow are refused from now on.
+    pub(crate) fn set_full(&mut self, full: bool) {
+        self.kept.full = full;
     }
 
     /// Forgets what is kept in memory.
@@ -233,6 +241,9 @@ impl Sql for Runner<'_> {
     }
 
     async fn commit(&mut self, batch: Batch<'_>) -> Result<bool, StoreFault> {
+        if self.kept.full && batch.grows() {
+            return Err(StoreFault::Full);
+        }
         match self.run(&batch) {
             Ok(true) => {
                 self.kept.remember(batch.effects);

@@ -38,6 +38,12 @@ pub struct SqliteOptions {
     /// log is beside it, and as large as [`checkpoint_pages`](Self::checkpoint_pages) or one transaction: none, so that
     /// the disk is the limit.
     pub database_bytes_max: Option<u64>,
+    /// Bytes of the disk that data leaves free, beyond what the write-ahead log needs to be copied into the database: 16
+    /// MiB. With less, what adds data or streams is refused as full, and what adds none, a deletion above all, still has
+    /// the room that it needs. Pages that deletions have left are used again as long as the log has seven eighths of this
+    /// for it, so a write larger than that needs a disk with more room. 0, or a file system that does not say how full it
+    /// is: the disk may get full to the brim, and then nothing can be written until others give room back.
+    pub free_bytes_min: u64,
     /// How long a write waits for another process that writes, in milliseconds: 5,000.
     pub busy_ms: u32,
 }
@@ -56,6 +62,7 @@ impl Default for SqliteOptions {
             cached_streams_max: 65_536,
             checkpoint_pages: 4000,
             database_bytes_max: None,
+            free_bytes_min: 16 * 1024 * 1024,
             busy_ms: 5000,
         }
     }

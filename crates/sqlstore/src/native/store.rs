@@ -24,6 +24,7 @@ use crate::native::jobs::Jobs;
 use crate::native::open::{self, OpenError};
 use crate::native::options::{ReadMode, SqliteOptions};
 use crate::native::readers::Readers;
+use crate::native::room::Room;
 use crate::native::waiters::Waiters;
 use crate::native::writer::Writer;
 use crate::ops::{self, Scope, run_now};
@@ -86,8 +87,10 @@ impl SqliteStore {
             waiters: Arc::default(),
             places: Semaphore::new(options.waiters_max.min(Semaphore::MAX_PERMITS)),
         });
+        let room = Room::new(sql.raw(), options.free_bytes_min);
         let writer = Writer {
             sql,
+            room,
             jobs: Arc::clone(&shared.jobs),
             waiters: Arc::clone(&shared.waiters),
             clock: Arc::clone(&env.clock),

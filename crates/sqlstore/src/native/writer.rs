@@ -5,6 +5,9 @@
 //!
 //! A write that is refused leaves the others alone, since a refused write has changed nothing. Only if a statement fails
 //! half-way is the transaction rolled back, and each of its writes done again in one of its own.
+//!
+//! Before the disk is full, writes that there is no [room](Room) for are done in transactions of their own, which refuse
+//! what adds data; the log is first copied into the database and cut off, and rows of deleted streams are swept.
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use alluvium_protocol::store::StoreFault;
 use crate::native::connection::{Connection, fault};
 use crate::native::jobs::{GroupLimit, Job, Jobs};
 use crate::native::options::SqliteOptions;
+use crate::native::room::Room;
 use crate::native::waiters::Waiters;
 use crate::ops::{Scope, run_now, sweep};
 
@@ -25,6 +29,7 @@ const GROUPS_PER_SEARCH: u32 = 1024;
 /// What the writer's thread owns.
 pub(crate) struct Writer {
     pub(crate) sql: Connection,
+    pub(crate) room: Room,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -74,17 +79,43 @@ impl Writer {
         }
     }
 
+    /// Commits as many of the writes at once as there is room for.
     fn commit_group(&mut self, mut group: Vec<Box<dyn Job>>) {
+        while !group.is_empty() {
+            let mut count = self.room.front(self.sql.raw(), &group);
+            if count == 0 {
+                self.make_room();
+                count = self.room.front(self.sql.raw(), &group);
+            }
+            let is_full = count == 0;
+            if is_full {
+                count = self.room.front_without(&group);
+            }
+            let rest = group.split_off(count);
+            self.sql.set_full(is_full);
+            self.commit_together(group);
+            self.sql.set_full(false);
+            group = rest;
+        }
+    }
+
+    fn commit_together(&mut self, mut group: Vec<Box<dyn Job>>) {
         match self.transaction(&mut group) {
             Outcome::Committed => self.finish(group, None),
-            Outcome::Failed(fault) => self.finish(group, Some(&fault)),
+            Outcome::Failed(fault) => {
+                self.finish(group, Some(&fault));
+                if fault == StoreFault::Full {
+                    // The disk is full to the brim. If the log can be cut off, the next write has room.
+                    self.checkpoint();
+                }
+            }
             Outcome::Broken if group.len() == 1 => {
                 // The write kept the fault that broke it as its answer.
                 self.finish(group, None);
             }
             Outcome::Broken => {
                 for job in group {
-                    self.commit_group(vec![job]);
+                    self.commit_together(vec![job]);
                 }
             }
         }
@@ -178,8 +209,35 @@ impl Writer {
         looked.unwrap_or(false)
     }
 
+    /// Gives the disk what the log takes and what deleted streams have left, a part of it at a time.
+    fn make_room(&mut self) {
+        self.checkpoint();
+        if self.has_garbage {
+            self.sweep();
+        }
+        self.room.look(self.sql.raw());
+    }
+
+    /// Copies the log into the database and cuts it off, as far as nobody reads from it: it waits for no reader.
+    fn checkpoint(&mut self) {
+        let sql = self.sql.raw();
+        let wait = std::time::Duration::from_millis(self.options.busy_ms.into());
+        let done = sql
+            .busy_timeout(std::time::Duration::ZERO)
+            .and_then(|()| sql.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?.query_row([], |_| Ok(())));
+        if let Err(error) = sql.busy_timeout(wait).and(done) {
+            // If the disk is full or somebody else does it, it is for another time; else the store stops.
+            self.failed(&error);
+        }
+        self.room.look(self.sql.raw());
+    }
+
     /// One sweep, in a transaction of its own; writes that have come meanwhile go first.
     fn sweep(&mut self) {
+        if self.room.is_low() {
+            self.checkpoint();
+        }
+        self.room.swept();
         let swept = self.begin().and_then(|()| {
             let now_ms = self.clock.now_ms();
             let scope = Scope { bounds: &self.options.bounds, claims_required: false, now_ms };

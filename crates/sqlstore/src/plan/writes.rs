@@ -158,6 +158,9 @@ pub const SWEEP_CHECKPOINT_CHUNKS: &str = "DELETE FROM checkpoint_chunks WHERE r
 /// Forgets a deleted stream that has no rows left.
 pub const SWEPT: &str = "DELETE FROM garbage WHERE stream_id = ?1";
 
+/// Those that add data or streams.
+pub const GROWING: &[&str] = &[APPEND_CHUNK.sql, CREATE, CREATE_CHUNK, CHECKPOINT_CHUNK];
+
 /// Every statement here, for the test of their plans.
 pub const ALL: &[&str] = &[
     APPEND_CHUNK.sql,

@@ -23,6 +23,8 @@ const STREAMS: u64 = 4;
 const ROUNDS_MAX: u64 = 4000;
 /// The variable that names the directory in which a test process does its part.
 const DIR: &str = "SQLSTORE_FULL_DIR";
+/// The variable that tells such a process to die half-way.
+const DIES: &str = "SQLSTORE_FULL_DIES";
 
 fn path(stream: u64) -> StreamPath {
     StreamPath::parse_decoded(&format!("s{stream}")).expect("a path")
@@ -178,8 +180,9 @@ fn a_process_told_to_do_so_fills_a_disk() {
     #[expect(clippy::disallowed_methods, reason = "the test takes room away and gives it back")]
     fs::write(&ballast, vec![1; 1_000_000]).expect("fits");
     let file = dir.join("streams.sqlite");
-    // Small steps, so that the disk gets full in the log as well as in the database.
-    let options = SqliteOptions { checkpoint_pages: 50, ..options() };
+    // Small steps, so that the disk gets full in the log as well as in the database; and to the brim, as others may fill
+    // it who keep nothing free.
+    let options = SqliteOptions { checkpoint_pages: 50, free_bytes_min: 0, ..options() };
     let runtime = runtime();
     let store = SqliteStore::open(&file, options.clone(), &Env::real()).expect("opens");
     let mut next = runtime.block_on(async {
@@ -208,18 +211,127 @@ fn a_process_told_to_do_so_fills_a_disk() {
 /// Needs the tools `unshare` and `mount`, and no privileges beyond user namespaces.
 #[test]
 fn a_full_disk_refuses_loses_nothing_and_goes_on_when_there_is_room() {
+    on_a_disk_of("3m", "full::a_process_told_to_do_so_fills_a_disk", "filled twice");
+}
+
+/// Runs one test of this program on a disk of its own, of which it must tell in the end.
+fn on_a_disk_of(size: &str, test: &str, success: &str) {
     let dir = tempfile::tempdir().expect("a directory");
-    let mount = format!("mount -t tmpfs -o size=3m tmpfs '{}'", dir.path().display());
-    let shell = again(&mount, "full::a_process_told_to_do_so_fills_a_disk", dir.path());
+    let mount = format!("mount -t tmpfs -o size={size} tmpfs '{}'", dir.path().display());
+    let shell = again(&mount, test, dir.path());
     let mut namespace = Command::new("unshare");
     namespace.args(["--map-root-user", "--mount"]).arg(shell.get_program()).args(shell.get_args());
     let output = namespace.env(DIR, dir.path()).output().expect("`unshare` runs");
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && told.contains("filled twice"),
-        "{told}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains(success), "{told}{errors}");
+}
+
+/// A store that keeps some of its small disk free; its log alone may grow larger than that disk.
+fn open_guarded(dir: &Path) -> SqliteStore {
+    let options = SqliteOptions { free_bytes_min: 1 << 20, ..options() };
+    SqliteStore::open(&dir.join("streams.sqlite"), options, &Env::real()).expect("opens")
+}
+
+/// What adds nothing passes on a disk that is full for data.
+async fn small_writes_pass(store: &SqliteStore, next: &Next) {
+    let last = next[&0] - 1;
+    assert!(!append(store, 0, last).await.expect("a repetition is recognised").appended);
+    let there = store.put(&path(0), PutOptions::default()).await.expect("is there");
+    assert!(!there.created);
+    let refused = store.put(&path(STREAMS + 9), PutOptions::default()).await.map(|put| put.created);
+    assert_eq!(refused, Err(StoreFault::Full.into()), "a stream more is data as well");
+    for claim in 0..200 {
+        let id = ProducerId::parse(&format!("claims {claim}")).expect("an id");
+        store.acquire_producer(&path(STREAMS + 3), id, None).await.expect("claims");
+    }
+    let close = AppendOptions { close: true, ..AppendOptions::default() };
+    let closed = store.append(&path(STREAMS + 2), Bytes::new(), close).await.expect("closes");
+    assert!(closed.closed);
+}
+
+/// Appends a byte at a time until not even that fits.
+async fn fill_up(store: &SqliteStore) {
+    let at = path(STREAMS + 1);
+    for _ in 0..10_000 {
+        match store.append(&at, Bytes::from("x"), AppendOptions::default()).await {
+            Ok(_) => {}
+            Err(StoreError::Fault(StoreFault::Full)) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("it gets full");
+}
+
+/// What a process does before it is killed: fills the disk and deletes a stream, which is then swept.
+fn fill_and_delete(dir: &Path) -> (SqliteStore, Next) {
+    let store = open_guarded(dir);
+    let next = runtime().block_on(async {
+        for extra in STREAMS + 1..=STREAMS + 3 {
+            store.put(&path(extra), PutOptions::default()).await.expect("creates");
+        }
+        let next = fill(&store, 3_000_000).await;
+        fill_up(&store).await;
+        small_writes_pass(&store, &next).await;
+        check(&store, &next).await;
+        store.delete(&path(STREAMS), None).await.expect("deletes");
+        next
+    });
+    (store, next)
+}
+
+#[test]
+fn a_process_told_to_do_so_fills_a_disk_and_is_killed() {
+    let Ok(dir) = std::env::var(DIR) else {
+        // An ordinary test run: another test starts this one as a process of its own, on a disk of its own.
+        return;
+    };
+    let dir = Path::new(&dir);
+    if std::env::var_os(DIES).is_some() {
+        let (_store, next) = fill_and_delete(dir);
+        for (stream, next) in &next {
+            println!("\nhas {stream} {next}");
+        }
+        std::process::abort();
+    }
+    let mut first = again(":", "full::a_process_told_to_do_so_fills_a_disk_and_is_killed", dir);
+    let output = first.env(DIES, "yes").output().expect("`sh` runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let mut next: Next = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("has ")?.split_once(' '))
+        .map(|(stream, next)| (stream.parse().expect("a number"), next.parse().expect("a number")))
+        .collect();
+    assert_eq!(next.len() as u64, STREAMS, "{told}{}", String::from_utf8_lossy(&output.stderr));
+
+    let store = open_guarded(dir);
+    runtime().block_on(async {
+        check(&store, &next).await;
+        assert!(!store.has(&path(STREAMS)).await.expect("reads"), "the deletion stands");
+        // What the deleted stream had, 3 MB, is there again for others: 300 rounds are 2.2 MB.
+        go_on(&store, &mut next, 300).await;
+        check(&store, &next).await;
+        // And again: full, one stream less, room.
+        for turn in 0..3 {
+            while round(&store, &mut next).await {}
+            fill_up(&store).await;
+            next.remove(&turn);
+            store.delete(&path(turn), None).await.expect("deletes");
+            go_on(&store, &mut next, 100).await;
+            check(&store, &next).await;
+        }
+        for stream in next.keys() {
+            store.delete(&path(*stream), None).await.expect("deletes");
+        }
+    });
+    store.close();
+    assert_sound(&dir.join("streams.sqlite"));
+    println!("killed once");
+}
+
+#[test]
+fn a_disk_full_of_data_takes_deletions_and_the_rows_they_leave_are_room_also_after_a_kill() {
+    on_a_disk_of("12m", "full::a_process_told_to_do_so_fills_a_disk_and_is_killed", "killed once");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use alluvium_engine::{
     AppendRequest, Appended, CreateConflict, CreateError, CreateRequest, Created, LookupError,
 };
 use alluvium_protocol::{
-    AppendRejection, Incarnation, Offset, OffsetQuery, StreamError, StreamPath,
+    AppendRejection, Attributes, ConfigConflict, Incarnation, Offset, OffsetQuery, StreamError, StreamPath,
     error::Conflict,
     store::{
         AppendOptions, GetOptions, PutOptions, Repeats, StoreError, StoreResult, StreamMessage, StreamStore,
@@ -64,7 +64,7 @@ fn create_failure(path: &StreamPath, is_fork: bool, error: StoreError) -> Failur
         }
         StoreError::Refused(StreamError::InvalidOffset { .. }) => CreateError::ForkUnaligned.into(),
         StoreError::Refused(StreamError::ContentTypeMismatch { .. }) if !is_fork => {
-            CreateError::Conflict(CreateConflict::Configuration).into()
+            CreateError::from(CreateConflict::from(ConfigConflict::ContentType)).into()
         }
         error => error.into(),
     }
@@ -112,6 +112,7 @@ pub(super) async fn head(store: &SqliteStore, path: &StreamPath) -> Result<Facts
         closed: head.closed,
         floor: Offset::ZERO,
         snapshot: None,
+        attributes: Attributes::default(),
     })
 }
 
@@ -176,6 +177,7 @@ impl StoredReader {
             closed: got.closed,
             floor: Offset::ZERO,
             snapshot: None,
+            attributes: Attributes::default(),
         };
         let window = Window {
             start: from,

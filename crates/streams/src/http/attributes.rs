@@ -1,14 +1,16 @@
 //! `…/attrs`: a small JSON object that describes a stream. An addition of this project to the extensions.
 
+use std::fmt::Write;
+
 use alluvium_http::{Body, Response};
 use alluvium_protocol::{Attributes, InvalidAttributes, StreamPath, limits::ATTRIBUTES_BYTES_MAX};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     Request, collect_at_most,
     error::Failure,
-    headers::{JSON, NO_STORE, STREAM_ATTRS, respond, set_incarnation, text},
+    headers::{JSON, NO_STORE, STREAM_ATTRS, ascii, respond, set_incarnation, text},
 };
 use crate::state::State;
 
@@ -49,5 +51,41 @@ pub(super) fn of_create(headers: &HeaderMap) -> Result<Option<Attributes>, Failu
     match text(headers, &STREAM_ATTRS)? {
         None => Ok(None),
         Some(text) => Ok(Some(Attributes::parse(text.as_bytes())?)),
+    }
+}
+
+/// The same object as the value of a header: in ASCII, on one line.
+pub(super) fn in_header(attributes: &Attributes) -> HeaderValue {
+    let json = attributes.as_json();
+    let mut value = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            // JSON has line ends and tabs between tokens only, and whatever else is not printable ASCII in strings only.
+            '\t' | '\n' | '\r' => value.push(' '),
+            ' '..='~' => value.push(char),
+            char => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string does not fail.
+                    let _ = write!(value, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    ascii(Bytes::from(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_has_the_same_object_in_ascii_on_one_line() {
+        for json in ["{}", r#"{"title":"Aare"}"#, "{\n\t\"t\": \"\u{e4}\u{1f600}\\n\u{7f}\"\r}"] {
+            let attributes = Attributes::parse(json.as_bytes()).unwrap();
+            let value = in_header(&attributes);
+            let shown: serde_json::Value = serde_json::from_str(value.to_str().unwrap()).unwrap();
+            let meant: serde_json::Value = serde_json::from_str(json).unwrap();
+            assert_eq!(shown, meant, "{json:?}");
+        }
     }
 }

@@ -287,7 +287,10 @@ impl Failure {
             Self::Publish(PublishError::Rejected(PublishRejection::BeyondTail { tail })) => {
                 set_next_offset(headers, *tail);
             }
-            Self::Publish(PublishError::PreconditionFailed { current: Some(current) }) => {
+            Self::Publish(
+                PublishError::PreconditionFailed { current: Some(current) }
+                | PublishError::Exists { current },
+            ) => {
                 headers.insert(header::ETAG, snapshot_etag(*current));
             }
             Self::Append(AppendError::Refused(error)) => contract::add_headers(error, headers),
@@ -388,7 +391,9 @@ fn publish(error: &PublishError) -> (StatusCode, &'static str) {
             (StatusCode::CONFLICT, "snapshot_beyond_tail")
         }
         PublishError::Rejected(PublishRejection::Older { .. }) => (StatusCode::CONFLICT, "snapshot_older"),
-        PublishError::PreconditionFailed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
+        PublishError::PreconditionFailed { .. } | PublishError::Exists { .. } => {
+            (StatusCode::PRECONDITION_FAILED, "precondition_failed")
+        }
         PublishError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
         PublishError::Replaced => (StatusCode::CONFLICT, "stream_changed"),
         PublishError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "snapshot_too_large"),
@@ -441,7 +446,7 @@ pub(super) fn append(error: &AppendError) -> (StatusCode, &'static str) {
 fn create(error: &CreateError) -> (StatusCode, &'static str) {
     match error {
         CreateError::Conflict(conflict) => match conflict {
-            CreateConflict::Configuration => (StatusCode::CONFLICT, "exists"),
+            CreateConflict::Configuration(_) => (StatusCode::CONFLICT, "exists"),
             CreateConflict::Incarnation => contract::INCARNATION,
             CreateConflict::Deleted => PATH_HELD,
             CreateConflict::ForkContentType => (StatusCode::CONFLICT, "content_type_mismatch"),

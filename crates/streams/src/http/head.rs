@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::{HeaderName, StatusCode, header};
 
 use super::{
-    Request,
+    Request, attributes,
     claim::check,
     error::Failure,
     headers::{
-        self, NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond, set_content_type,
-        set_incarnation, set_next_offset, set_offset,
+        self, NO_STORE, STREAM_ATTRS, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond,
+        set_content_type, set_incarnation, set_next_offset, set_offset,
     },
 };
 use crate::state::State;
@@ -36,6 +36,10 @@ pub(super) async fn handle(
     }
     if let Some(snapshot) = head.snapshot {
         set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot);
+    }
+    // A stream in a bucket has a resource for them.
+    if path.bucket().is_none() && !head.attributes.is_empty() {
+        headers.insert(&STREAM_ATTRS, attributes::in_header(&head.attributes));
     }
     if let Some((name, value)) = head.lifetime.header() {
         headers.insert(HeaderName::from_static(name), ascii(Bytes::from(value)));

@@ -34,7 +34,7 @@ static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross
 /// Response headers that scripts of other origins may read, besides the ones browsers always show.
 const EXPOSED: &str = "Accept-Ranges, Alluvium-Error, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
     Stream-Snapshot-Offset, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, Stream-Incarnation, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
-    Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
+    Stream-Attrs, Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Expected-Seq, Producer-Received-Seq";
 
 /// Most headers of any response, so that the map is allocated once.

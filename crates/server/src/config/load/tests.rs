@@ -58,6 +58,54 @@ fn an_unknown_key_is_named_with_a_suggestion() {
 }
 
 #[test]
+fn a_slip_of_the_finger_gets_a_suggestion_and_nonsense_gets_none() {
+    for (slip, meant) in [
+        ("listn", Some("listen")),
+        ("lsiten", None),
+        ("lisen", Some("listen")),
+        ("durabilty", Some("durability")),
+        ("segment-byte", Some("segment-bytes")),
+        ("datadir", Some("data-dir")),
+        ("snapshot", Some("snapshot-bytes-max")),
+        ("xyzzy", None),
+        ("lo", Some("log")),
+        ("zq", None),
+    ] {
+        assert_eq!(close_to(slip).map(|option| option.name), meant, "{slip}");
+    }
+    let file = file("listn = \"x\"\n");
+    let sources = Sources { file: Some(file.path().to_owned()), ..Sources::default() };
+    assert!(message(&sources).ends_with("; did you mean `listen`?"));
+    let sources = Sources { environment: pairs(&[("ALLUVIUM_LISTN", "x")]), ..Sources::default() };
+    assert!(message(&sources).ends_with("`ALLUVIUM_LISTN`; did you mean `ALLUVIUM_LISTEN`?"));
+}
+
+#[test]
+fn a_segment_too_small_for_two_appends_is_refused_with_both_values_and_the_remedy() {
+    let refused = message(&Sources { flags: pairs(&[("segment-bytes", "16MiB")]), ..Sources::default() });
+    for part in
+        ["`segment-bytes` (16MiB)", "`append-bytes-max` (32MiB)", "to 8MiB or less", "to 64MiB or more"]
+    {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let tiny = pairs(&[("segment-bytes", "2KiB"), ("append-bytes-max", "1KiB")]);
+    assert!(message(&Sources { flags: tiny, ..Sources::default() }).contains("at least 4KiB"));
+}
+
+#[test]
+fn options_that_a_sqlite_store_does_without_are_found() {
+    let set = |store: &str| {
+        let flags =
+            pairs(&[("store", store), ("shards", "2"), ("snapshot-grace", "9s"), ("sse-cycle", "9s")]);
+        Loaded::from_sources(&Sources { flags, ..Sources::default() }).expect("valid").config.without_effect()
+    };
+    assert_eq!(set("sqlite:x"), ["snapshot-grace", "shards"]);
+    assert!(set("engine").is_empty());
+    let known: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+    assert!(crate::config::ENGINE_ONLY.iter().all(|name| known.contains(name)));
+}
+
+#[test]
 fn an_unknown_variable_is_named_unless_it_belongs_to_another_command() {
     let environment = pairs(&[("ALLUVIUM_DATADIR", "x"), ("ALLUVIUM_URL", "http://x")]);
     let sources = Sources { environment, foreign_variables: &["ALLUVIUM_URL"], ..Sources::default() };

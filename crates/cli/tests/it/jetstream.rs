@@ -1,0 +1,151 @@
+//! `alluvium jetstream tail` and `backfill` against a server of an archive on a simulated disk.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
+use alluvium_env::{Disk, Env};
+use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
+use alluvium_jetstream::{Options, Surface};
+use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
+use alluvium_jss::{Event, Kind};
+
+use crate::support::{Cli, Ended, signal};
+
+const SEALED: usize = 300;
+const ALL: usize = 350;
+
+struct World {
+    _server: Server<Surface>,
+    url: String,
+}
+
+/// Three finished segments of 100 deletions, and 50 in the active one.
+fn world() -> World {
+    let disk = SimDisk::new(1);
+    let clock = Arc::new(ManualClock::new(1_783_000_000_000));
+    let env = Env { clock, random: Arc::new(SeededRandom::new(1)), disk: Arc::new(disk.clone()) };
+    disk.create_dir_all(Path::new("/archive")).unwrap();
+    let store = LogStore::open(&disk, Path::new("/archive/store")).unwrap();
+    let (archive, _) = Archive::open(env, Arc::new(store), ArchiveOptions::new("/archive")).unwrap();
+    for first in (0..ALL).step_by(100) {
+        let events = (first..ALL.min(first + 100)).map(|number| Event {
+            witnessed_at: 1_783_000_000_000_000,
+            indexed_at: 0,
+            kind: Kind::Delete,
+            did: "did:web:a.example".to_owned(),
+            collection: ["app.example.note", "app.example.like"][number % 2].to_owned(),
+            rkey: format!("k{number}"),
+            rev: "3mptbypluud2a".to_owned(),
+            payload: bytes::Bytes::new(),
+        });
+        archive.submit(Batch { events: events.collect(), ..Batch::default() }).unwrap();
+        archive.commit_waiting().unwrap();
+        if first < SEALED {
+            archive.request_rotation().unwrap();
+            archive.commit_waiting().unwrap();
+        }
+    }
+    let shutdown = Shutdown::new();
+    let surface = Surface::new(archive, Options::default(), shutdown.clone());
+    let options = ServerOptions {
+        reactors: 1,
+        heavy_reactors: 0,
+        connections_max: 100,
+        header_bytes_max: 64 * 1024,
+        idle_timeout: Duration::from_secs(20),
+        responses: Arc::new(ResponseBudget::new(64 << 20)),
+    };
+    let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let server = Server::start(listener, surface, options, shutdown).unwrap();
+    let url = format!("http://{}", server.address());
+    World { _server: server, url }
+}
+
+fn run(arguments: &str) -> Ended {
+    Cli::new(&format!("jetstream {arguments}")).run()
+}
+
+fn numbers(lines: &str) -> Vec<u64> {
+    let number = |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap();
+    lines.lines().map(number).collect()
+}
+
+#[test]
+fn the_archive_and_the_live_feed_give_the_same_lines() {
+    let World { url, _server } = world();
+    let archived = run(&format!("backfill {url}"));
+    assert!(archived.stderr.contains(&format!("cursor: {}", SEALED + 1)), "{}", archived.stderr);
+    let archived = archived.ok();
+    let whole = run(&format!("backfill {url} --follow --count {ALL}")).ok();
+    let live = run(&format!("tail {url} --cursor 1 --count {ALL}")).ok();
+    assert_eq!(numbers(&live), (1..=ALL as u64).collect::<Vec<_>>());
+    assert_eq!(whole, live);
+    assert!(live.starts_with(&archived));
+    assert_eq!(archived.lines().count(), SEALED);
+    let notes =
+        run(&format!("tail {url} --cursor 101 --collection app.example.note --kind commit --count 2 -q"));
+    assert_eq!(notes.stderr, "");
+    assert_eq!(numbers(&notes.ok()), [101, 103]);
+}
+
+/// Stopped and killed in the middle, then gone on with: the file has every line once.
+#[test]
+fn an_output_is_gone_on_with() {
+    let World { url, _server } = world();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (output, cursor) = (path("out.ndjson"), path("cursor"));
+    let files = format!("--output {output} --cursor-file {cursor}");
+    run(&format!("backfill {url} {files} --count 77")).ok();
+    assert_eq!(numbers(&fs::read_to_string(&output).unwrap()).len(), 77);
+    // What a crash leaves: lines that no cursor covers.
+    let mut crashed = fs::OpenOptions::new().append(true).open(&output).unwrap();
+    crashed.write_all(br#"{"seq":78}"#).unwrap();
+    let follow = Cli::new(&format!("jetstream backfill {url} {files} --follow")).spawn();
+    while fs::read_to_string(&cursor).is_ok_and(|kept| !kept.contains(&format!("\"{}\"", ALL + 1))) {
+        std::thread::yield_now();
+    }
+    signal(&follow, "INT");
+    let stderr = Ended::of(follow).fails_with(130);
+    assert!(stderr.ends_with(&format!("cursor: {}\n", ALL + 1)), "{stderr}");
+    assert_eq!(numbers(&fs::read_to_string(&output).unwrap()), (1..=ALL as u64).collect::<Vec<_>>());
+    // Again, there is nothing to do; and what does not belong together is not touched.
+    run(&format!("backfill {url} {files}")).ok();
+    run(&format!("backfill {url} --output {output}")).fails_with(4);
+    run(&format!("backfill {url}/other {files}")).fails_with(4);
+    assert_eq!(numbers(&fs::read_to_string(&output).unwrap()).len(), ALL);
+}
+
+#[test]
+fn a_reader_may_go_and_a_signal_ends_a_quiet_feed() {
+    let World { url, _server } = world();
+    let mut follow = Cli::new(&format!("jetstream tail {url} --cursor 340")).spawn();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    for expected in 340..=ALL as u64 {
+        assert_eq!(numbers(&lines.next().unwrap().unwrap()), [expected]);
+    }
+    drop(lines);
+    assert_eq!(Ended::of(follow).code, Some(0));
+    let mut follow = Cli::new(&format!("jetstream tail {url} --cursor 350")).spawn();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    assert_eq!(numbers(&lines.next().unwrap().unwrap()), [350]);
+    signal(&follow, "TERM");
+    let stderr = Ended::of(follow).fails_with(143);
+    assert!(stderr.ends_with("cursor: 351\n"), "{stderr}");
+}
+
+#[test]
+fn endings_have_their_codes() {
+    let World { url, _server } = world();
+    run("tail ftp://h").fails_with(2);
+    run(&format!("tail {url} --kind commits")).fails_with(2);
+    run(&format!("tail {url} --did x")).fails_with(2);
+    run(&format!("tail {url} --cursor 1 --since 1m")).fails_with(2);
+    run(&format!("backfill {url}/elsewhere")).fails_with(3);
+    run("backfill http://127.0.0.1:1 --give-up-after 1").fails_with(7);
+}

@@ -1,0 +1,141 @@
+//! Spaces come into being by being written to, and there is an end to them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use alluvium_feed_protocol::{
+    AppendRequest, ErrorCode, Hello, ListFeedsRequest, QueryRequest, Request, Response, SubscribeRequest,
+    UnsubscribeRequest,
+};
+use alluvium_feed_store::Durability;
+use alluvium_feeds::{Options, Principal};
+
+use crate::http::Site;
+use crate::support::{Authority, append, block, id};
+
+/// What lies in the folder of spaces.
+fn entries(folder: &Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+fn handle(authority: &Authority, space: &str, request: Request) -> Response {
+    authority.service().handle_blocking(&Principal::anyone(), &id(space), request, None)
+}
+
+fn one() -> AppendRequest {
+    append(vec![block("f", "a", 0, "x")])
+}
+
+/// The code of a refusal; empty if there is none.
+fn code(response: &Response) -> &str {
+    if let Response::Error(error) = response { &error.code } else { "" }
+}
+
+#[test]
+fn reading_makes_nothing_and_is_answered_as_an_empty_space() {
+    let authority = Authority::new();
+    let before = entries(authority.folder.path());
+    let page = authority.query(QueryRequest { feed_ids: Some(vec![id("f")]), ..QueryRequest::default() });
+    assert_eq!((page.next_cursor, page.max_position, page.has_more, page.reset), (0, 0, false, false));
+    assert!(page.blocks.is_empty() && page.check.is_some());
+    assert!(authority.list(ListFeedsRequest::default()).feeds.is_empty());
+    let hello = Hello { spaces: Some(vec![id("space")]), ..Hello::default() };
+    let Response::Welcome(welcome) = authority.handle(Request::Hello(hello)) else { panic!() };
+    assert!(welcome.spaces.is_empty());
+    let unsubscribe =
+        UnsubscribeRequest { subscription_id: id("sub_1"), request_id: Default::default(), space_id: None };
+    assert_eq!(code(&authority.handle(Request::Unsubscribe(unsubscribe))), "");
+    let named = Some(id("sub_1"));
+    let by_name = QueryRequest { subscription_id: named.clone(), ..QueryRequest::default() };
+    authority.refused(Request::Query(by_name), ErrorCode::SubscriptionNotFound);
+    let renewal = SubscribeRequest { subscription_id: named, ..SubscribeRequest::default() };
+    authority.refused(Request::Subscribe(renewal), ErrorCode::SubscriptionNotFound);
+    assert!(authority.service().prune(&id("space"), &id("f"), 9).is_err());
+    assert!(authority.service().delete_space(&id("space")).is_err());
+    authority.service().sweep();
+    authority.service().close();
+    assert_eq!(entries(authority.folder.path()), before, "nothing is on the disk");
+    // What readers were told holds on: the space that is made now is the one that they saw.
+    let expected = AppendRequest { expected_server_token: Some(page.server_token.clone()), ..one() };
+    assert_eq!(authority.append(expected).server_token, page.server_token);
+    assert_eq!(entries(authority.folder.path()), before + 1);
+    let other = authority.service().handle_blocking(
+        &Principal::anyone(),
+        &id("other"),
+        Request::Query(QueryRequest::default()),
+        None,
+    );
+    assert!(matches!(other, Response::Query(page2) if page2.server_token != page.server_token));
+}
+
+#[test]
+fn a_stream_of_a_space_that_is_not_there_makes_nothing() {
+    let site = Site::anyone();
+    let before = entries(site.authority.folder.path());
+    for path in ["?offset=-1", "?offset=now", "", "?offset=zzz"] {
+        let answer = site.get(&format!("/feeds/v1/spaces/nobody/streams/f{path}"));
+        assert_eq!(answer.status, if path.ends_with('z') { 400 } else { 200 }, "{path}");
+    }
+    assert_eq!(site.ask("HEAD /feeds/v1/spaces/nobody/streams/f HTTP/1.1", b"").status, 200);
+    assert_eq!(entries(site.authority.folder.path()), before);
+}
+
+#[test]
+fn many_unknown_spaces_push_out_none_that_is_there() {
+    let open_spaces_max = 3;
+    let authority =
+        Authority::with(Options { open_spaces_max, durability: Durability::Process, ..Options::default() });
+    authority.append(one());
+    let before = entries(authority.folder.path());
+    for number in 0..20 {
+        let page = handle(&authority, &format!("s{number}"), Request::Query(QueryRequest::default()));
+        assert!(matches!(page, Response::Query(_)), "{page:?}");
+    }
+    assert_eq!(entries(authority.folder.path()), before);
+    assert_eq!(authority.after(0).blocks.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_at_a_space_that_is_not_there_gets_its_first_block() {
+    let authority = Authority::new();
+    let service = Arc::clone(authority.service());
+    let waiting = tokio::spawn(async move {
+        let query = QueryRequest { wait_ms: Some(30_000), ..QueryRequest::default() };
+        service.handle(&Principal::anyone(), &id("space"), Request::Query(query), None).await
+    });
+    tokio::task::yield_now().await;
+    authority.service().handle(&Principal::anyone(), &id("space"), Request::Append(one()), None).await;
+    let Response::Query(page) = waiting.await.unwrap() else { panic!() };
+    assert_eq!(page.blocks.len(), 1);
+}
+
+#[test]
+fn no_more_spaces_are_made_than_are_allowed() {
+    let spaces_max = 2;
+    let mut authority =
+        Authority::with(Options { spaces_max, durability: Durability::Process, ..Options::default() });
+    let append_to = |authority: &Authority, space: &str| handle(authority, space, Request::Append(one()));
+    for space in ["space", "second"] {
+        assert_eq!(code(&append_to(&authority, space)), "");
+    }
+    for _ in 0..2 {
+        assert_eq!(code(&append_to(&authority, "third")), "spaces_full");
+        let subscribe = SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
+        assert_eq!(code(&handle(&authority, "third", Request::Subscribe(subscribe))), "spaces_full");
+        assert_eq!(code(&handle(&authority, "third", Request::Query(QueryRequest::default()))), "");
+        assert_eq!(code(&append_to(&authority, "second")), "");
+        // The folder tells as much after a restart.
+        authority.restart();
+    }
+}
+
+#[test]
+fn where_spaces_are_not_made_on_demand_an_unknown_one_is_said_to_be_so() {
+    let authority = Authority::with(Options {
+        creates_spaces: false,
+        durability: Durability::Process,
+        ..Options::default()
+    });
+    authority.refused(Request::Append(one()), ErrorCode::SpaceNotFound);
+    authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceNotFound);
+}
