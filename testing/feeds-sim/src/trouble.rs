@@ -65,6 +65,10 @@ impl World {
     fn prune(&mut self) {
         let (feed, _) = self.rng.pick(&self.feeds).clone();
         let (blocks, page) = self.server.blocks(&self.space);
+        if page.max_position == 0 {
+            // Nobody has written yet, so there may be no such space.
+            return;
+        }
         let below =
             if self.rng.percent(50) { page.max_position + 1 } else { self.rng.below(page.max_position + 2) };
         for block in blocks.iter().filter(|block| block.feed_id.as_ref() == Some(&feed)) {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use alluvium_feed_protocol::{
-    AppendRequest, ErrorCode, Hello, ListFeedsRequest, QueryRequest, Request, Response, SubscribeRequest,
-    UnsubscribeRequest,
+    AppendRequest, ErrorCode, Hello, ListFeedsRequest, QueryRequest, Request, RequestId, Response,
+    SubscribeRequest, UnsubscribeRequest,
 };
 use alluvium_feed_store::Durability;
 use alluvium_feeds::{Options, Principal};
@@ -43,7 +43,7 @@ fn reading_makes_nothing_and_is_answered_as_an_empty_space() {
     let Response::Welcome(welcome) = authority.handle(Request::Hello(hello)) else { panic!() };
     assert!(welcome.spaces.is_empty());
     let unsubscribe =
-        UnsubscribeRequest { subscription_id: id("sub_1"), request_id: Default::default(), space_id: None };
+        UnsubscribeRequest { subscription_id: id("sub_1"), request_id: RequestId::default(), space_id: None };
     assert_eq!(code(&authority.handle(Request::Unsubscribe(unsubscribe))), "");
     let named = Some(id("sub_1"));
     let by_name = QueryRequest { subscription_id: named.clone(), ..QueryRequest::default() };
