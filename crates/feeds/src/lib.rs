@@ -26,5 +26,5 @@ mod subscribe;
 
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
-pub use principal::{Gate, OpenGate, Principal};
+pub use principal::{ClosedGate, Gate, OpenGate, Principal};
 pub use service::{OpenError, Service};

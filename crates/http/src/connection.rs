@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     future::Future,
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -68,6 +68,8 @@ impl<H> Drop for Place<H> {
 #[derive(Debug)]
 struct Connection<H> {
     place: Place<H>,
+    /// The other end.
+    peer: SocketAddr,
     activity: Activity,
     heavy: Arc<Heavy>,
     requests: AtomicU64,
@@ -81,7 +83,7 @@ impl<H: Handler> Connection<H> {
     async fn answer(&self, request: Request) -> Response {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         match admission::check(request.version(), request.headers(), self.ambiguous.is(number)) {
-            Ok(()) => self.place.shared.handler.handle(request).await,
+            Ok(()) => self.place.shared.handler.handle_from(self.peer, request).await,
             Err(refusal) => refusal.into_response(),
         }
     }
@@ -103,6 +105,8 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy:
     {
         tracing::debug!(%error, "cannot set socket options");
     }
+    // A connection that is reset already has no other end any more; what it asks for is refused by its first write.
+    let peer = stream.peer_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let stream = match tokio::net::TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -116,6 +120,7 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy:
     let activity = Activity::default();
     let connection = Connection {
         place,
+        peer,
         activity,
         heavy,
         requests: AtomicU64::new(0),

@@ -18,6 +18,13 @@ use crate::{Request, Response, ResponseBudget, Shutdown, connection::Shared, rea
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
+
+    /// As [`handle`](Self::handle), for one who also wants to know from where the request came: the other end of the
+    /// connection, which may be a proxy. What connections call.
+    fn handle_from(&self, peer: SocketAddr, request: Request) -> impl Future<Output = Response> + Send {
+        let _ = peer;
+        self.handle(request)
+    }
 }
 
 /// How a server is run.

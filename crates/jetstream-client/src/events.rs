@@ -109,7 +109,7 @@ impl Client {
         let (requests, sockets) = config.bases()?;
         let shared = Shared {
             filter: config.filter()?,
-            http: Http::new(requests, &config.limits),
+            http: Http::new(requests, config.token.clone(), &config.limits),
             sockets,
             planner: Planner::default(),
             env,

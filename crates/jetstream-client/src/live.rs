@@ -9,6 +9,8 @@ use alluvium_websocket::{
     ConnectError, ConnectOptions, ConnectionOptions, Limits as SocketLimits, Message, Refusal, Stream,
     WebSocket, connect,
 };
+use ureq::http::HeaderMap;
+use ureq::http::header::AUTHORIZATION;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::{Config, Cursor, Form, topic_name};
@@ -64,7 +66,12 @@ pub(crate) async fn open(
     let decoder = dictionary.map(|dictionary| Decoder::new(&dictionary.bytes)).transpose();
     let decoder = decoder.map_err(|error| Error::Answer(error.to_string()))?;
     let max = config.limits.message_bytes_max;
+    let mut headers = HeaderMap::new();
+    if let Some(token) = &config.token {
+        headers.insert(AUTHORIZATION, token.header());
+    }
     let options = ConnectOptions {
+        headers,
         subprotocols: match config.form {
             Form::V2 => Vec::new(),
             Form::Events => vec![SUBPROTOCOL.to_owned()],

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use alluvium_access::Lease;
 use alluvium_http::{Shutdown, Upgraded};
 use alluvium_jetstream_archive::{Archive, ArchivedRow, CollectionPattern, Kinds, Selection};
 use alluvium_jetstream_wire::filter::Topic;
@@ -31,6 +32,8 @@ pub(crate) struct Subscriber {
     pub(crate) notice: Option<String>,
     /// Whether it begins only with the client's first update.
     pub(crate) waits_for_hello: bool,
+    /// What it rests on, if the server decided about it.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// What a client has said so far: the last filter, and how often it asked whether the server is there. Questions that
@@ -79,7 +82,7 @@ impl Subscriber {
     pub(crate) async fn run(self, socket: WebSocket<Upgraded>) {
         let state = Arc::clone(&self.state);
         let _subscribed = Counted::one(&state.metrics.subscribers);
-        let shutdown = self.state.shutdown.clone();
+        let (shutdown, lease) = (self.state.shutdown.clone(), self.lease.clone());
         let (mut receiver, mut sender) = socket.split();
         let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
         let (heard, news) =
@@ -90,6 +93,7 @@ impl Subscriber {
                 end = listen(&mut receiver, &heard, wire) => end,
                 end = &mut pump => Some(end),
                 end = closing(&shutdown) => Some(end),
+                end = expiring(lease) => Some(end),
             }
         };
         let Some(end) = end else { return };
@@ -212,6 +216,13 @@ async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<()
 async fn closing(shutdown: &Shutdown) -> End {
     shutdown.wait().await;
     End::new(CloseCode::AWAY, "server shutting down")
+}
+
+async fn expiring(lease: Option<Lease>) -> End {
+    let Some(lease) = lease else { return std::future::pending().await };
+    lease.ended().await;
+    let error = Some(("InvalidToken", "the token is no longer good for this".to_owned()));
+    End { error, ..End::new(CloseCode::POLICY, "unauthorized") }
 }
 
 /// Hears the client, until it ends the connection or has to be told that it is ended.

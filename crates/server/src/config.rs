@@ -1,5 +1,6 @@
 //! The configuration: declared once in [`options`], gathered in [`load`], documented by [`docs`].
 
+mod access;
 mod docs;
 mod load;
 mod options;
@@ -9,6 +10,7 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
+pub use access::{AccessPath, ByteRate, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
@@ -35,6 +37,7 @@ const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        self.check_access()?;
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use alluvium_access::{Access, Guarded};
 use alluvium_env::Env;
 use alluvium_http::{
     Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
@@ -28,6 +29,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
+    let access = Access::start(config.access(), env.clone())?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let store = OpenStore::open(config, &env)?;
@@ -37,7 +39,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let streams = Streams::new(store.backend(), env, streams_options, shutdown.clone());
-    let site = Site::new(streams, surface);
+    let site = Guarded::new(Site::new(streams, surface), access);
     let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
@@ -89,7 +91,7 @@ impl Signals {
 }
 
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(config: &Config, server: Server<Site>, mut signals: Signals) {
+async fn until_told_to_stop(config: &Config, server: Server<Guarded<Site>>, mut signals: Signals) {
     let signal = signals.next().await;
     tracing::info!(signal, connections = server.connections(), "stopping");
     tokio::select! {
@@ -112,7 +114,7 @@ fn data_directory(config: &Config) -> String {
 }
 
 /// Tells where the server is, what it has and how to try it.
-fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut dyn io::Write) {
+fn announce(config: &Config, server: &Server<Guarded<Site>>, store: &OpenStore, out: &mut dyn io::Write) {
     let address = server.address();
     let text = format!(
         "listening on   http://{address}\n\

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
-use alluvium_feeds::{OpenError, OpenGate, Options as FeedsOptions, Service};
+use alluvium_feeds::{ClosedGate, Gate, OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
 use alluvium_streams::Streams;
 
@@ -58,7 +58,10 @@ pub(crate) fn feeds_surface(config: &Config, service: &Arc<Service>, shutdown: S
         sse_cycle: config.sse_cycle,
         ..SurfaceOptions::default()
     };
-    Surface::new(Arc::clone(service), Arc::new(OpenGate), options, shutdown)
+    // With an access file callers are known before they come here.
+    let gate: Arc<dyn Gate> =
+        if config.access_file.0.is_some() { Arc::new(ClosedGate) } else { Arc::new(OpenGate) };
+    Surface::new(Arc::clone(service), gate, options, shutdown)
 }
 
 /// Removes what has expired, every minute, until it is dropped.

@@ -127,13 +127,13 @@ impl Place {
     }
 
     /// The server, as the options describe it.
-    pub(super) fn server(&self) -> Server {
-        let credentials = self.connection.token().map(|token| Credentials::Token(token.to_owned()));
+    pub(super) fn server(&self) -> Result<Server, Failure> {
+        let credentials = self.connection.token()?.map(Credentials::Token);
         let hints = match self.args.hints {
             HintsArg::Wait => Hints::Wait,
             HintsArg::Poll => Hints::Poll,
         };
-        Server { credentials: credentials.unwrap_or_default(), hints, ..Server::new(&self.connection.url) }
+        Ok(Server { credentials: credentials.unwrap_or_default(), hints, ..Server::new(&self.connection.url) })
     }
 
     /// How long to try.

@@ -10,13 +10,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use alluvium_env::Env;
-use alluvium_jetstream_client::{Client, Config, Cursor, Form, Limits, Mode, Topic};
+use alluvium_jetstream_client::{Client, Config, Cursor, Form, Limits, Mode, Token, Topic};
 use alluvium_server::config::{exit_codes, parse_seconds};
 use clap::{Args, ValueEnum};
 
 use self::failure::EXIT_CODES;
 use self::output::{Output, Place};
 use crate::exit_codes_help;
+use crate::stream::connection::{Secret, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, token};
 use crate::stream::failure::Failure;
 use crate::stream::notes::{self, Notes};
 
@@ -56,6 +57,17 @@ struct WantedArgs {
     /// Give up when there was no progress for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
+    /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
+    #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
+    token: Option<Secret>,
+    /// Read the token from this file, where --token is not given.
+    #[arg(
+        long,
+        env = TOKEN_FILE_VARIABLE,
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    token_file: Option<PathBuf>,
     /// Print no notes and no progress on standard error, only errors.
     #[arg(long, short)]
     quiet: bool,
@@ -128,7 +140,7 @@ fn read(
         (None, None) => from,
     };
     // What is wrong with the arguments is told before a file is touched.
-    let client = Client::new(config(wanted), env.clone()).map_err(|error| failure::of_config(&error))?;
+    let client = Client::new(config(wanted)?, env.clone()).map_err(|error| failure::of_config(&error))?;
     let place = Place { server: wanted.url.clone(), cursor: from, output_bytes: None };
     let (output, place) =
         Output::open(&env.disk, output.map(PathBuf::as_path), wanted.cursor_file.as_deref(), place)?;
@@ -144,12 +156,14 @@ fn read(
     ended
 }
 
-fn config(wanted: &WantedArgs) -> Config {
+fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
     let limits = Limits {
         give_up_after: (wanted.give_up_after > 0).then(|| Duration::from_secs(wanted.give_up_after)),
         ..Limits::default()
     };
-    Config {
+    let no_header = || Failure::Usage("the token has characters that a header cannot hold".to_owned());
+    let token = token(wanted.token.as_ref(), wanted.token_file.as_deref())?;
+    Ok(Config {
         form: match wanted.form {
             FormArg::V2 => Form::V2,
             FormArg::Events => Form::Events,
@@ -158,9 +172,10 @@ fn config(wanted: &WantedArgs) -> Config {
         dids: wanted.dids.clone(),
         collections: wanted.collections.clone(),
         compress: !wanted.no_compress,
+        token: token.map(|token| Token::new(&token).ok_or_else(no_header)).transpose()?,
         limits,
         ..Config::new(&wanted.url)
-    }
+    })
 }
 
 fn parse_cursor(text: &str) -> Result<Cursor, String> {

@@ -1,5 +1,7 @@
 //! The options that every command of `stream`, `bucket` and `feed` has: which server, with which token, how patiently.
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use alluvium_server::config::parse_seconds;
@@ -16,6 +18,10 @@ pub(crate) const URL_VARIABLE: &str = "ALLUVIUM_URL";
 pub(crate) const URL_DEFAULT: &str = "http://127.0.0.1:4437";
 /// The variable of `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
+/// The variable of `--token-file`.
+pub(crate) const TOKEN_FILE_VARIABLE: &str = "ALLUVIUM_TOKEN_FILE";
+/// Longest token file, in bytes.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Options shared by all commands that talk to a server.
 #[derive(Debug, Args)]
@@ -36,6 +42,16 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
+    /// Read the token from this file, where `--token` is not given; space and line ends around it are left out.
+    #[arg(
+        long,
+        global = true,
+        env = TOKEN_FILE_VARIABLE,
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    token_file: Option<PathBuf>,
+
     /// Give up when the server has been unavailable for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
@@ -48,7 +64,7 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.token(), RetryPolicy::new(self.patience()), self.notes())
+        Client::new(self.token()?.as_deref(), RetryPolicy::new(self.patience()), self.notes())
     }
 
     /// How long to try, if not for ever.
@@ -57,8 +73,8 @@ impl ConnectionArgs {
     }
 
     /// The token, if there is one.
-    pub(crate) fn token(&self) -> Option<&str> {
-        self.token.as_ref().map(|secret| secret.0.as_str())
+    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
+        token(self.token.as_ref(), self.token_file.as_deref())
     }
 
     /// The stream that an argument names.
@@ -76,9 +92,29 @@ impl ConnectionArgs {
     }
 }
 
+/// A token that was given, or that a file has.
+pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(path) = file.filter(|_| given.is_none()) else { return Ok(given.map(|secret| secret.0.clone())) };
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Failure::Usage(format!("cannot read the token file `{}`: {error}", path.display()))
+    };
+    let text = read(path).map_err(|error| unreadable(&error))?;
+    match text.trim() {
+        "" => Err(unreadable(&"it is empty")),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge of the program: the file is the user's")]
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// A value that never shows in `Debug` output.
 #[derive(Clone)]
-struct Secret(String);
+pub(crate) struct Secret(String);
 
 impl From<&str> for Secret {
     fn from(value: &str) -> Self {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use alluvium_feed_protocol::{Encoding, Id, Operation, QueryRequest, Request as Message};
+use alluvium_access::{Lease, Meter};
+use alluvium_feed_protocol::{Encoding, ErrorCode, Id, Operation, QueryRequest, Request as Message};
 use alluvium_http::{CollectLimits, Request, Response, collect};
 use http::{HeaderMap, header};
 
@@ -26,7 +27,11 @@ pub(super) async fn handle(
         discard_refused: !request.headers().contains_key(header::EXPECT),
         budget: &state.bodies,
     };
-    let body = collect(request.into_body(), limits).await?;
+    let (head, body) = request.into_parts();
+    let body = collect(body, limits).await?;
+    if let Some(meter) = head.extensions.get::<Meter>() {
+        meter.received(body.len() as u64);
+    }
     let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
     drop(body);
     // A server that stops doesn't wait for news: whoever does gets what there is, and asks again elsewhere or later.
@@ -41,9 +46,20 @@ pub(super) async fn handle(
         Some(at_once) => tokio::select! {
             response = state.service.handle(principal, space, message, None) => response,
             () = state.shutdown.wait() => state.service.handle(principal, space, at_once, None).await,
+            () = ended(head.extensions.get::<Lease>().cloned()) => {
+                return Err(Refusal::Gate(ErrorCode::Unauthorized));
+            }
         },
     };
     Ok(answer(&response, wanted))
+}
+
+/// Waits until the caller may not go on as it was let in.
+pub(super) async fn ended(lease: Option<Lease>) {
+    match lease {
+        Some(lease) => lease.ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The encoding of the body. Text that doesn't say is taken for JSON, so that a plain `curl -d` works.

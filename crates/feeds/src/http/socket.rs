@@ -15,6 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_access::{Lease, Meter};
 use alluvium_feed_protocol::{Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, RequestId};
 use alluvium_feed_protocol::{Message as Outgoing, Request as Asked, Response as Answer};
 use alluvium_http::{Body, Request, Response, Upgraded};
@@ -26,6 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 
 pub(super) use self::room::Budget;
 use self::room::{Held, cost};
+use super::post::ended;
 use super::refusal::Refusal;
 use super::{State, credentials, principal};
 use crate::hub::Listener;
@@ -43,19 +45,22 @@ const STOPPING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Agrees to a socket, for one space or for any.
 pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> Result<Response, Refusal> {
-    let principal = principal(state, request.headers())?;
+    let principal = principal(state, request)?;
     let options = AcceptOptions { subprotocols: &SUBPROTOCOLS.map(|(name, _)| name), deflate: None };
     let accepted = accept(request, &options)?;
     let encoding = accepted.subprotocol.as_deref().and_then(|chosen| {
         SUBPROTOCOLS.iter().find(|(name, _)| *name == chosen).map(|(_, encoding)| *encoding)
     });
     let credentials = credentials(request.headers()).map(str::to_owned);
+    let (lease, meter) = (request.extensions().get::<Lease>().cloned(), request.extensions().get::<Meter>().cloned());
     let state = Arc::clone(state);
     let body = Body::upgrade(move |stream| async move {
         let socket = WebSocket::server(stream, None, connection_options(&state));
         let session = Session {
             space,
             credentials,
+            lease,
+            meter,
             principal,
             encoding,
             listener: Listener::new(),
@@ -105,6 +110,10 @@ struct Session {
     state: Arc<State>,
     space: Option<Id>,
     credentials: Option<String>,
+    /// What it rests on, if the server decided about it.
+    lease: Option<Lease>,
+    /// What counts its messages, if there are limits.
+    meter: Option<Meter>,
     principal: Principal,
     /// Known from the first message on at the latest.
     encoding: Option<Encoding>,
@@ -124,6 +133,8 @@ impl Session {
     async fn run(mut self, mut socket: WebSocket<Upgraded>) {
         let stopping = self.state.shutdown.wait();
         tokio::pin!(stopping);
+        let ended = ended(self.lease.clone());
+        tokio::pin!(ended);
         let mut renewal = tokio::time::interval(self.state.options.ping_interval);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let listener = Arc::clone(&self.listener);
@@ -171,6 +182,7 @@ impl Session {
                 () = sleep_until(until), if waiting > 0 => Err((CloseCode::POLICY, "what waits is not read")),
                 _ = renewal.tick() => self.renew().map(|()| Vec::new()),
                 () = &mut stopping => Err((CloseCode::AWAY, "the server stops")),
+                () = &mut ended => Err((CloseCode::POLICY, "unauthorized")),
             };
             let messages = match outcome {
                 Ok(messages) => messages,
@@ -203,6 +215,9 @@ impl Session {
 
     /// Looks at the credentials again: what they are good for may end before the connection does.
     fn renew(&mut self) -> Result<(), End> {
+        if self.lease.is_some() {
+            return Ok(());
+        }
         let renewed = self.state.gate.decide(self.credentials.as_deref());
         self.principal = renewed.map_err(|_| (CloseCode::POLICY, "unauthorized"))?;
         Ok(())
@@ -236,6 +251,9 @@ impl Session {
         }
         if self.open.len() >= self.state.service.limits().open_requests_max {
             return refuse(ErrorCode::Overloaded, "too many requests of this socket are open");
+        }
+        if let Some(Err(wait)) = self.meter.as_ref().map(|meter| meter.take(bytes.len() as u64)) {
+            return Ok(Some(too_many(encoding, request_id, wait)));
         }
         if self.state.sockets.is_used_up() {
             return refuse(ErrorCode::Overloaded, "the server holds too much for its sockets");
@@ -317,6 +335,14 @@ impl Session {
             tracing::debug!(%error, "a message was not sent");
         }
     }
+}
+
+/// Tells a caller that it has sent too many requests, or too much.
+fn too_many(encoding: Encoding, request_id: RequestId, wait: Duration) -> Vec<u8> {
+    let error = ErrorResponse::new(request_id, ErrorCode::RateLimited, "too many requests, or too many bytes");
+    let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let answer = Answer::Error(ErrorResponse { retry_after_ms: Some(retry_after_ms), ..error });
+    encoding.encode(&answer).unwrap_or_default()
 }
 
 fn refused(encoding: Encoding, request_id: RequestId, code: ErrorCode, message: &str) -> Vec<u8> {

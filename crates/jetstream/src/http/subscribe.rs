@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvium_access::Lease;
 use alluvium_http::{Body, Request, Response};
 use alluvium_jetstream_wire::{Compression, Subscription, Wire, dictionary, render, update};
 use alluvium_websocket::{
@@ -58,6 +59,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         start,
         notice,
         waits_for_hello,
+        lease: request.extensions().get::<Lease>().cloned(),
     };
     let socket_options = connection_options(state);
     let floor = resolve::floor(&state.archive, state.options.lookback);

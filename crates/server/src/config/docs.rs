@@ -19,6 +19,7 @@ use crate::exit::EXIT_CODES;
 /// A configuration file as one might have it.
 const EXAMPLE: &str = "\
 listen = \"0.0.0.0:4437\"
+access-file = \"/etc/alluvium/access.toml\"
 data-dir = \"/var/lib/alluvium\"
 public-url = \"https://streams.example\"
 append-bytes-max = \"8MiB\"
