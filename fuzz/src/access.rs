@@ -40,7 +40,8 @@ pub fn jwt(input: &[u8]) {
     let Ok(unverified) = Unverified::parse(token) else { return };
     let issuer = unverified.issuer().map(str::to_owned);
     if let Ok(claims) = unverified.verify(&keys) {
-        assert!(SIGNED.iter().any(|signed| signed.rsplit_once('.').map(|(signed, _)| signed) == token.rsplit_once('.').map(|(own, _)| own)));
+        assert!(SIGNED.iter().any(|signed| signed.rsplit_once('.').map(|(signed, _)| signed)
+            == token.rsplit_once('.').map(|(own, _)| own)));
         assert_eq!(issuer.as_deref(), Some("https://id.example"));
         assert_eq!(claims.text("sub"), Some("alice"));
     }

@@ -116,16 +116,14 @@ pub(crate) struct State {
     pub(crate) file: AccessFile,
     pub(crate) keys: HashMap<KeySource, Arc<KeySet>>,
     anyone: Arc<Caller>,
+    /// The holders of static tokens, who may do what anyone may besides what the file says.
+    tokens: HashMap<TokenHash, Arc<Caller>>,
     /// Callers whose signed tokens were verified.
     remembered: Mutex<HashMap<TokenHash, Arc<Caller>>>,
 }
 
 impl State {
-    pub(crate) fn new(
-        options: &Options,
-        file: AccessFile,
-        keys: HashMap<KeySource, Arc<KeySet>>,
-    ) -> Self {
+    pub(crate) fn new(options: &Options, file: AccessFile, keys: HashMap<KeySource, Arc<KeySet>>) -> Self {
         let grants = match (&file.anyone, &options.file, options.doors) {
             (Some(grants), ..) => grants.clone(),
             (None, None, _) if options.is_open => Grants::everything(),
@@ -133,7 +131,10 @@ impl State {
             (None, _, Doors::Jetstream) => Grants::of(Scope::Read),
             (None, _, Doors::Server) => Grants::default(),
         };
-        Self { file, keys, anyone: Arc::new(Caller::anyone(grants)), remembered: Mutex::default() }
+        let holder = |(hash, caller): (&TokenHash, &Arc<Caller>)| (*hash, Arc::new(caller.with(&grants)));
+        let tokens = file.tokens.iter().map(holder).collect();
+        let anyone = Arc::new(Caller::anyone(grants));
+        Self { file, keys, anyone, tokens, remembered: Mutex::default() }
     }
 }
 
@@ -269,27 +270,29 @@ impl Access {
         if need.asked == Asked::Own {
             return Ok(Admitted { lease: None, is_public: false });
         }
-        let news = self.news();
+        // Of what is answered at once nothing is left that could end.
+        let may_stay = matches!(need.asked, Asked::Something | Asked::Scope(Scope::Read | Scope::Admin));
+        let news = may_stay.then(|| self.news());
         let token = self.token(request)?;
         let caller = self.decide(token.as_deref(), &need)?;
         let key = (!caller.is_shared).then(|| inner.hasher.hash_one(&caller.name));
         let meter = Meter::new(self.clone(), address, key, caller.rates);
-        let bytes = if changes(request.method(), &need) { request.body().size_hint().exact() } else { Some(0) };
+        let bytes =
+            if changes(request.method(), &need) { request.body().size_hint().exact() } else { Some(0) };
         meter.take_of_caller(1, 0)?;
         meter.take_bytes(bytes.unwrap_or_default())?;
-        let is_public = token.is_none() || inner.may(&inner.state().anyone, &need).is_ok();
-        let lease = Lease::new(self.clone(), token, need, Arc::clone(&caller), news);
+        let is_public = token.is_none() || Inner::may(&inner.state().anyone, &need).is_ok();
+        let lease = news.map(|news| Lease::new(self.clone(), token, need, Arc::clone(&caller), news));
         withdraw(request);
-        let is_needed = *request.method() == Method::GET || *request.method() == Method::POST;
         let extensions = request.extensions_mut();
         extensions.insert(caller);
-        if is_needed {
+        if let Some(lease) = &lease {
             extensions.insert(lease.clone());
         }
         if !meter.is_unbounded() {
             extensions.insert(meter.for_body(bytes.is_none()));
         }
-        Ok(Admitted { lease: Some(lease), is_public })
+        Ok(Admitted { lease, is_public })
     }
 
     /// What a request presents; nothing counts where everyone may do everything.
@@ -313,10 +316,10 @@ impl Access {
             None => {
                 let anyone = Arc::clone(&self.0.state().anyone);
                 // To whoever is not known, everything that is closed looks alike, whether it is there or not.
-                self.0.may(&anyone, need).map(|()| anyone).map_err(|_| Refusal::Missing)
+                Inner::may(&anyone, need).map(|()| anyone).map_err(|_| Refusal::Missing)
             }
             Some(token) => self.0.identify(token).map_err(Refusal::from).and_then(|caller| {
-                self.0.may(&caller, need)?;
+                Inner::may(&caller, need)?;
                 Ok(caller)
             }),
         };
@@ -337,7 +340,9 @@ impl Inner {
 
     fn refused(&self, refusal: Refusal) -> Refusal {
         match refusal {
-            Refusal::Missing | Refusal::Malformed | Refusal::Rejected(_) => Counters::one(&self.counters.unauthorized),
+            Refusal::Missing | Refusal::Malformed | Refusal::Rejected(_) => {
+                Counters::one(&self.counters.unauthorized);
+            }
             Refusal::Forbidden(_) | Refusal::Origin => Counters::one(&self.counters.forbidden),
             Refusal::Limited(_) => {}
         }
@@ -386,7 +391,7 @@ impl Inner {
     }
 
     /// Whether a caller may have what is needed.
-    fn may(&self, caller: &Caller, need: &Need) -> Result<(), Refusal> {
+    fn may(caller: &Caller, need: &Need) -> Result<(), Refusal> {
         match need.asked {
             Asked::Nothing | Asked::Own => {}
             Asked::Something if caller.grants.may_something(&need.place) => {}
@@ -405,16 +410,17 @@ impl Inner {
         let state = self.state();
         let now_ms = self.env.clock.now_ms();
         let hash = TokenHash::of(token);
-        let known = state.file.tokens.get(&hash).cloned();
+        let known = state.tokens.get(&hash).cloned();
         if let Some(caller) = known.or_else(|| state.remembered.lock().get(&hash).cloned()) {
             return if caller.is_expired(now_ms) { Err(Rejected::Expired) } else { Ok(caller) };
         }
         let unverified = Unverified::parse(token).map_err(|_| Rejected::Unknown)?;
-        let issuer = unverified.issuer().and_then(|name| state.file.issuers.iter().find(|one| one.name == name));
+        let issuer =
+            unverified.issuer().and_then(|name| state.file.issuers.iter().find(|one| one.name == name));
         let issuer = issuer.ok_or(InvalidJwt::Issuer)?;
         let Some(keys) = state.keys.get(&issuer.keys) else { return Err(self.ask_for_keys(&issuer.keys)) };
         let caller = match issuer::caller(issuer, keys, unverified, now_ms) {
-            Ok(caller) => Arc::new(caller),
+            Ok(caller) => Arc::new(caller.with(&state.anyone.grants)),
             // Perhaps the issuer has begun to sign with another one.
             Err(InvalidJwt::UnknownKey) => return Err(self.ask_for_keys(&issuer.keys)),
             Err(error) => return Err(error.into()),

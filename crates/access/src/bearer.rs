@@ -88,7 +88,8 @@ pub fn redact(uri: &Uri) -> Option<Uri> {
         return None;
     }
     let kept: Vec<&str> = parameters(uri).filter(|pair| !is_token(pair)).collect();
-    let target = if kept.is_empty() { uri.path().to_owned() } else { format!("{}?{}", uri.path(), kept.join("&")) };
+    let target =
+        if kept.is_empty() { uri.path().to_owned() } else { format!("{}?{}", uri.path(), kept.join("&")) };
     let mut parts = uri.clone().into_parts();
     // A part of what was a URI is one; should it not be, nothing of the query is kept.
     parts.path_and_query =

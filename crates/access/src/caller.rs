@@ -37,6 +37,11 @@ impl Caller {
         }
     }
 
+    /// The same one, who may do more.
+    pub(crate) fn with(&self, grants: &Grants) -> Self {
+        Self { grants: self.grants.with(grants), ..self.clone() }
+    }
+
     /// Whether its credentials have ended.
     pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)

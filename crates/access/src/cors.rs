@@ -22,7 +22,9 @@ pub enum Origins {
 
 /// Why a text names no origins.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("expected `*`, or origins as in `https://app.example,https://app.example:8443`, at most {ORIGINS_MAX}")]
+#[error(
+    "expected `*`, or origins as in `https://app.example,https://app.example:8443`, at most {ORIGINS_MAX}"
+)]
 pub struct InvalidOrigins;
 
 impl FromStr for Origins {
@@ -41,7 +43,8 @@ impl FromStr for Origins {
 /// An origin as browsers write it: scheme, host in small letters, and the port where it is not the scheme's own.
 fn origin(text: &str) -> Option<Box<str>> {
     let (scheme, authority) = text.split_once("://")?;
-    let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || b"+-.".contains(&byte));
+    let is_scheme =
+        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || b"+-.".contains(&byte));
     let authority: http::uri::Authority = authority.parse().ok()?;
     let is_plain = !authority.as_str().contains('@')
         && !authority.host().is_empty()
@@ -114,12 +117,24 @@ mod tests {
 
     #[test]
     fn origins_are_written_as_browsers_write_them() {
-        for text in ["*", "https://a.example", "http://localhost:3000,https://a.example:8443", "tauri://localhost"] {
+        for text in
+            ["*", "https://a.example", "http://localhost:3000,https://a.example:8443", "tauri://localhost"]
+        {
             assert_eq!(text.parse::<Origins>().map(|origins| origins.to_string()).as_deref(), Ok(text));
         }
         for bad in [
-            "", "a.example", "https://", "https://a.example/", "https://A.example", "https://a.example:443",
-            "http://a:80", "https://u@a", "null", "*,https://a.example", "https://*.example/x", "https://a,",
+            "",
+            "a.example",
+            "https://",
+            "https://a.example/",
+            "https://A.example",
+            "https://a.example:443",
+            "http://a:80",
+            "https://u@a",
+            "null",
+            "*,https://a.example",
+            "https://*.example/x",
+            "https://a,",
         ] {
             assert_eq!(bad.parse::<Origins>(), Err(InvalidOrigins), "{bad}");
         }
@@ -129,7 +144,9 @@ mod tests {
     fn any_origin_goes_without_credentials_and_a_listed_one_with_them() {
         let any = applied("*", Some("https://a.example"));
         assert_eq!(any[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
-        assert!(!any.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS) && !any.contains_key(header::VARY));
+        assert!(
+            !any.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS) && !any.contains_key(header::VARY)
+        );
 
         let listed = applied("https://a.example,https://b.example", Some("https://b.example"));
         assert_eq!(listed[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://b.example");

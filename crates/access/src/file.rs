@@ -203,17 +203,27 @@ impl AccessFile {
             check_name(&raw.issuer, &mut names)?;
             file.issuers.push(issuer(raw, folder)?);
         }
-        file.anyone =
-            raw.anyone.map(|anyone| grants("anyone", &anyone.scopes, anyone.prefixes.as_deref())).transpose()?;
+        file.anyone = raw
+            .anyone
+            .map(|anyone| grants("anyone", &anyone.scopes, anyone.prefixes.as_deref()))
+            .transpose()?;
         Ok(file)
     }
 }
 
 /// An entry of the file for a token, as text.
-pub fn entry(name: &str, hash: &TokenHash, scopes: &[String], prefixes: &[String], expires: Option<&str>) -> String {
+pub fn entry(
+    name: &str,
+    hash: &TokenHash,
+    scopes: &[String],
+    prefixes: &[String],
+    expires: Option<&str>,
+) -> String {
     let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let list = |texts: &[String]| format!("[{}]", texts.iter().map(|one| text(one)).collect::<Vec<_>>().join(", "));
-    let mut entry = format!("[[token]]\nname = {}\nhash = \"{hash}\"\nscopes = {}\n", text(name), list(scopes));
+    let list =
+        |texts: &[String]| format!("[{}]", texts.iter().map(|one| text(one)).collect::<Vec<_>>().join(", "));
+    let mut entry =
+        format!("[[token]]\nname = {}\nhash = \"{hash}\"\nscopes = {}\n", text(name), list(scopes));
     if !prefixes.is_empty() {
         entry.extend(["prefixes = ", &list(prefixes), "\n"]);
     }
@@ -226,14 +236,15 @@ pub fn entry(name: &str, hash: &TokenHash, scopes: &[String], prefixes: &[String
 /// Where and what, but nothing that stands there.
 fn syntax(text: &str, error: &toml::de::Error) -> InvalidFile {
     let until = error.span().map_or(0, |span| span.start.min(text.len()));
-    let line = text.as_bytes()[..until].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = text.get(..until).unwrap_or_default().matches('\n').count() + 1;
     InvalidFile::Syntax { line, message: without_secrets(error.message()) }
 }
 
 /// Leaves out what is between double quotes, every long word, and what looks like a token.
 fn without_secrets(message: &str) -> String {
     let quoted = message.split('"').step_by(2).collect::<Vec<_>>().join("\"…\"");
-    let short = |word: &str| if word.len() > 40 || word.contains(MARK) { "…".to_owned() } else { word.to_owned() };
+    let short =
+        |word: &str| if word.len() > 40 || word.contains(MARK) { "…".to_owned() } else { word.to_owned() };
     quoted.split(' ').map(short).collect::<Vec<_>>().join(" ")
 }
 
@@ -275,7 +286,9 @@ fn caller(token: RawToken) -> Result<Caller, InvalidFile> {
         grants: grants(&name, &scopes, prefixes.as_deref())?,
         actors: actors.transpose().map_err(invalid)?,
         namespaces: namespaces.transpose().map_err(invalid)?,
-        expires_ms: expires.map(|time| time_ms(&time).ok_or_else(|| InvalidFile::Expires(name.clone()))).transpose()?,
+        expires_ms: expires
+            .map(|time| time_ms(&time).ok_or_else(|| InvalidFile::Expires(name.clone())))
+            .transpose()?,
         rates: (rates != Rates::default()).then_some(rates),
         name,
     })

@@ -8,7 +8,9 @@ use crate::{InvalidPrefix, Prefix, Scope};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InvalidGrant {
     /// A scope that there is not.
-    #[error("`{0}` is no scope: `read`, `write` or `admin`, with a prefix of its own as in `read:/ds/docs` or without")]
+    #[error(
+        "`{0}` is no scope: `read`, `write` or `admin`, with a prefix of its own as in `read:/ds/docs` or without"
+    )]
     Scope(String),
     /// A prefix that is none.
     #[error("`{text}`: {error}")]
@@ -87,6 +89,13 @@ impl Grants {
         self.0.is_empty()
     }
 
+    /// What either allows.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let added = other.0.iter().filter(|grant| !self.0.contains(grant));
+        Self(self.0.iter().chain(added).cloned().collect())
+    }
+
     /// What both allow.
     #[must_use]
     pub fn within(&self, ceiling: &Self) -> Self {
@@ -113,8 +122,7 @@ impl Grants {
 
 /// Reads a prefix, with its text in the error.
 pub(crate) fn parse_prefix(text: &str) -> Result<Prefix, InvalidGrant> {
-    Prefix::parse(text)
-        .map_err(|error| InvalidGrant::Prefix { text: shown(text), error })
+    Prefix::parse(text).map_err(|error| InvalidGrant::Prefix { text: shown(text), error })
 }
 
 #[cfg(test)]
@@ -160,7 +168,8 @@ mod tests {
 
     fn any_grants() -> impl Strategy<Value = Grants> {
         let grant = (prop::sample::select(vec!["read", "write", "admin"]), "(/[ab]){0,3}/");
-        let texts = prop::collection::vec(grant.prop_map(|(scope, prefix)| format!("{scope}:{prefix}")), 0..4);
+        let texts =
+            prop::collection::vec(grant.prop_map(|(scope, prefix)| format!("{scope}:{prefix}")), 0..4);
         texts.prop_map(|texts| Grants::parse(texts.iter().map(String::as_str), None).unwrap())
     }
 
@@ -174,6 +183,8 @@ mod tests {
                 let both = one.may(scope, &place) && other.may(scope, &place);
                 prop_assert_eq!(one.within(&other).may(scope, &place), both);
                 prop_assert_eq!(other.within(&one).may(scope, &place), both);
+                let either = one.may(scope, &place) || other.may(scope, &place);
+                prop_assert_eq!(one.with(&other).may(scope, &place), either);
             }
         }
 

@@ -18,7 +18,8 @@ pub(crate) fn caller(
 ) -> Result<Caller, InvalidJwt> {
     let claims = token.verify(keys)?;
     let expires_ms = claims.check(&issuer.audience, issuer.leeway_s, now_ms)?;
-    let is_revoked = |name| claims.text(name).is_some_and(|value| issuer.revoked.iter().any(|one| one == value));
+    let is_revoked =
+        |name| claims.text(name).is_some_and(|value| issuer.revoked.iter().any(|one| one == value));
     if is_revoked("jti") || is_revoked("sub") {
         return Err(InvalidJwt::Revoked);
     }
@@ -47,7 +48,8 @@ pub(crate) fn caller(
 /// Words that are no scopes here are the scopes of others.
 fn grants(issuer: &Issuer, claims: &Claims) -> Result<Grants, InvalidJwt> {
     let scopes = claims.texts(&issuer.claims.scope)?.unwrap_or_default();
-    let known = scopes.into_iter().filter(|text| Scope::parse(text.split(':').next().unwrap_or_default()).is_some());
+    let known =
+        scopes.into_iter().filter(|text| Scope::parse(text.split(':').next().unwrap_or_default()).is_some());
     let prefixes: Option<Vec<Prefix>> = claims
         .texts(&issuer.claims.prefixes)?
         .map(|texts| texts.into_iter().map(parse_prefix).collect())

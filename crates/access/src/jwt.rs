@@ -80,7 +80,8 @@ impl<'a> Unverified<'a> {
         let (head, claims) = message.split_once('.').ok_or(InvalidJwt::Form)?;
         let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| InvalidJwt::Form);
         let head: Head = serde_json::from_slice(&decoded(head)?).map_err(|_| InvalidJwt::Form)?;
-        if head.crit.is_some() || head.typ.is_some_and(|typ| !TYPES.iter().any(|known| known.eq_ignore_ascii_case(&typ)))
+        if head.crit.is_some()
+            || head.typ.is_some_and(|typ| !TYPES.iter().any(|known| known.eq_ignore_ascii_case(&typ)))
         {
             return Err(InvalidJwt::Kind);
         }
@@ -96,8 +97,7 @@ impl<'a> Unverified<'a> {
 
     /// Checks the signature by the key that the token names.
     pub fn verify(self, keys: &KeySet) -> Result<Claims, InvalidJwt> {
-        let key: &Key =
-            keys.find(&self.algorithm, self.key_id.as_deref()).ok_or(InvalidJwt::UnknownKey)?;
+        let key: &Key = keys.find(&self.algorithm, self.key_id.as_deref()).ok_or(InvalidJwt::UnknownKey)?;
         if !key.verify(self.message.as_bytes(), &self.signature) {
             return Err(InvalidJwt::Signature);
         }
@@ -113,7 +113,8 @@ impl Claims {
     /// Checks for whom and when the token is, and returns when it ends: in milliseconds since the Unix epoch, with what the
     /// issuer's clock may be off.
     pub fn check(&self, audience: &[String], leeway_s: u64, now_ms: u64) -> Result<u64, InvalidJwt> {
-        let is_meant = |value: &Value| value.as_str().is_some_and(|name| audience.iter().any(|own| own == name));
+        let is_meant =
+            |value: &Value| value.as_str().is_some_and(|name| audience.iter().any(|own| own == name));
         let is_for_us = match self.0.get("aud") {
             Some(Value::Array(names)) => names.iter().any(is_meant),
             Some(name) => is_meant(name),
@@ -122,13 +123,13 @@ impl Claims {
         if !is_for_us {
             return Err(InvalidJwt::Audience);
         }
-        let leeway_ms = leeway_s.saturating_mul(1000);
+        let slack = leeway_s.saturating_mul(1000);
         if let Some(begin_ms) = self.time_ms("nbf")?
-            && begin_ms > now_ms.saturating_add(leeway_ms)
+            && begin_ms > now_ms.saturating_add(slack)
         {
             return Err(InvalidJwt::Early);
         }
-        let end_ms = self.time_ms("exp")?.ok_or(InvalidJwt::Expired)?.saturating_add(leeway_ms);
+        let end_ms = self.time_ms("exp")?.ok_or(InvalidJwt::Expired)?.saturating_add(slack);
         if end_ms <= now_ms { Err(InvalidJwt::Expired) } else { Ok(end_ms) }
     }
 

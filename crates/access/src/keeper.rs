@@ -19,9 +19,7 @@ use crate::access::{Inner, State};
 use crate::counters::Counters;
 use crate::file::{AccessFile, KeySource};
 use crate::keys::KeySet;
-use crate::limits::{
-    FILE_BYTES_MAX, KEYS_BYTES_MAX, KEYS_RETRY_S, KEYS_STALE_S, KEYS_TIMEOUT_S, LOOK_S,
-};
+use crate::limits::{FILE_BYTES_MAX, KEYS_BYTES_MAX, KEYS_RETRY_S, KEYS_STALE_S, KEYS_TIMEOUT_S, LOOK_S};
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -92,7 +90,11 @@ pub(crate) fn first(
 }
 
 /// Starts the thread; it ends soon after the last one who could ask it.
-pub(crate) fn start(inner: &Arc<Inner>, messages: Receiver<Message>, sender: Sender<Message>) -> io::Result<()> {
+pub(crate) fn start(
+    inner: &Arc<Inner>,
+    messages: Receiver<Message>,
+    sender: Sender<Message>,
+) -> io::Result<()> {
     let mut keeper = Keeper::new(Arc::downgrade(inner), sender);
     thread::Builder::new().name("access".to_owned()).spawn(move || keeper.run(&messages)).map(drop)
 }
@@ -201,8 +203,12 @@ impl Keeper {
         }
         let current = file.as_ref().unwrap_or(&old.file);
         let is_used = |source: &KeySource| current.issuers.iter().any(|issuer| issuer.keys == *source);
-        let mut keys: HashMap<_, _> =
-            old.keys.iter().filter(|(source, _)| is_used(source)).map(|(key, set)| (key.clone(), set.clone())).collect();
+        let mut keys: HashMap<_, _> = old
+            .keys
+            .iter()
+            .filter(|(source, _)| is_used(source))
+            .map(|(key, set)| (key.clone(), set.clone()))
+            .collect();
         let mut is_changed = file.is_some();
         let sources: Vec<(KeySource, u64)> =
             current.issuers.iter().map(|issuer| (issuer.keys.clone(), issuer.refresh_s)).collect();
@@ -252,9 +258,9 @@ impl Keeper {
         remote.age += LOOK_S;
         remote.tried = remote.tried.map(|tried| tried + LOOK_S);
         let is_stale = remote.age > KEYS_STALE_S.max(2 * refresh_s);
-        let is_due = remote.tried.is_none_or(|tried| {
-            tried >= if remote.problem.is_some() { KEYS_RETRY_S } else { refresh_s }
-        });
+        let is_due = remote
+            .tried
+            .is_none_or(|tried| tried >= if remote.problem.is_some() { KEYS_RETRY_S } else { refresh_s });
         if is_due {
             self.fetch(inner, url);
         }
@@ -349,7 +355,10 @@ fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
     let len = file.len()?;
     if len > bytes_max {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is longer than {bytes_max} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is longer than {bytes_max} bytes"),
+        ));
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
     file.read_exact_at(&mut bytes, 0)?;

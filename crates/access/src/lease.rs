@@ -28,7 +28,10 @@ pub struct Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("caller", &self.caller.name).field("need", &self.need).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("caller", &self.caller.name)
+            .field("need", &self.need)
+            .finish_non_exhaustive()
     }
 }
 

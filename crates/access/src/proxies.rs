@@ -32,7 +32,8 @@ impl FromStr for Network {
     type Err = InvalidProxies;
 
     fn from_str(text: &str) -> Result<Self, InvalidProxies> {
-        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| InvalidProxies)?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| InvalidProxies))?;
@@ -47,7 +48,9 @@ impl Network {
             (IpAddr::V4(one), IpAddr::V4(other)) => {
                 same(u128::from(one.to_bits()), u128::from(other.to_bits()), 32 - u32::from(self.bits))
             }
-            (IpAddr::V6(one), IpAddr::V6(other)) => same(one.to_bits(), other.to_bits(), 128 - u32::from(self.bits)),
+            (IpAddr::V6(one), IpAddr::V6(other)) => {
+                same(one.to_bits(), other.to_bits(), 128 - u32::from(self.bits))
+            }
             _ => false,
         }
     }
@@ -60,7 +63,8 @@ impl FromStr for Proxies {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let networks: Vec<Network> = text.split(',').map(|one| one.trim().parse()).collect::<Result<_, _>>()?;
+        let networks: Vec<Network> =
+            text.split(',').map(|one| one.trim().parse()).collect::<Result<_, _>>()?;
         if networks.len() > PROXIES_MAX { Err(InvalidProxies) } else { Ok(Self(networks)) }
     }
 }

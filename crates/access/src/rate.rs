@@ -42,7 +42,11 @@ impl Rates {
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self {
-            requests_per_s: if self.requests_per_s.is_some() { self.requests_per_s } else { other.requests_per_s },
+            requests_per_s: if self.requests_per_s.is_some() {
+                self.requests_per_s
+            } else {
+                other.requests_per_s
+            },
             append_bytes_per_s: if self.append_bytes_per_s.is_some() {
                 self.append_bytes_per_s
             } else {
@@ -65,10 +69,7 @@ impl From<IpAddr> for AddressKey {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address.to_bits()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Self::V6(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
-            }
+            IpAddr::V6(address) => Self::V6(u64::try_from(address.to_bits() >> 64).unwrap_or_default()),
         }
     }
 }

@@ -111,12 +111,16 @@ impl Refusal {
         let realm = "Bearer realm=\"alluvium\"";
         match self {
             Self::Missing => Some(realm.to_owned()),
-            Self::Malformed => Some(format!("{realm}, error=\"invalid_request\", error_description=\"{self}\"")),
+            Self::Malformed => {
+                Some(format!("{realm}, error=\"invalid_request\", error_description=\"{self}\""))
+            }
             Self::Rejected(Rejected::KeysPending) | Self::Origin | Self::Limited(_) => None,
             Self::Rejected(rejected) => {
                 Some(format!("{realm}, error=\"invalid_token\", error_description=\"{rejected}\""))
             }
-            Self::Forbidden(scope) => Some(format!("{realm}, error=\"insufficient_scope\", scope=\"{scope}\"")),
+            Self::Forbidden(scope) => {
+                Some(format!("{realm}, error=\"insufficient_scope\", scope=\"{scope}\""))
+            }
         }
     }
 
@@ -138,7 +142,11 @@ impl Refusal {
                 let retry_after_ms = self.retry_after_s().map(|seconds| seconds * 1000);
                 let error = ErrorResponse::new(RequestId::default(), self.of_feeds(), message);
                 let error = ErrorResponse { retry_after_ms, ..error };
-                json(status, error.code.clone(), Encoding::Json.encode(&Answer::Error(error)).unwrap_or_default())
+                json(
+                    status,
+                    error.code.clone(),
+                    Encoding::Json.encode(&Answer::Error(error)).unwrap_or_default(),
+                )
             }
             Shape::Xrpc => {
                 let body = serde_json::json!({ "error": self.of_xrpc(), "message": message });

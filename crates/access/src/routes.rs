@@ -195,7 +195,11 @@ fn server(path: &str) -> Option<Named> {
     let named = plain(SERVER, path).filter(|named| !named.path.contains('{'))?;
     // A socket for all spaces is for whoever may do something in one.
     let is_for_spaces = named.path == "/feeds/v1/ws";
-    Some(if is_for_spaces { Named { place: SPACES.trim_end_matches('/').to_owned(), ..named } } else { named })
+    Some(if is_for_spaces {
+        Named { place: SPACES.trim_end_matches('/').to_owned(), ..named }
+    } else {
+        named
+    })
 }
 
 fn stream(rest: &str) -> Option<Named> {
@@ -209,7 +213,10 @@ fn stream(rest: &str) -> Option<Named> {
         "appends" => "/v1/stream/__ds/appends/{stream}",
         "checkpoint" => "/v1/stream/__ds/checkpoint/{stream}",
         "jwks.json" if rest.is_empty() => {
-            return Some(Named { path: "/v1/stream/__ds/jwks.json", place: format!("{STREAM_MOUNT}__ds/jwks.json") });
+            return Some(Named {
+                path: "/v1/stream/__ds/jwks.json",
+                place: format!("{STREAM_MOUNT}__ds/jwks.json"),
+            });
         }
         "subscriptions" => return subscription(rest),
         _ => return None,

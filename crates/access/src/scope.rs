@@ -33,10 +33,7 @@ impl Scope {
 
     /// Whether whoever has this one may do what needs the other.
     pub const fn includes(self, needed: Self) -> bool {
-        matches!(
-            (self, needed),
-            (Self::Admin, _) | (Self::Read, Self::Read) | (Self::Write, Self::Write)
-        )
+        matches!((self, needed), (Self::Admin, _) | (Self::Read, Self::Read) | (Self::Write, Self::Write))
     }
 
     /// What is allowed by both.

@@ -111,7 +111,9 @@ mod tests {
     #[test]
     fn what_is_no_hash_is_none() {
         let digits = "a".repeat(64);
-        for bad in [String::new(), digits.clone(), format!("sha1:{digits}"), format!("sha256:{}", &digits[1..])] {
+        for bad in
+            [String::new(), digits.clone(), format!("sha1:{digits}"), format!("sha256:{}", &digits[1..])]
+        {
             assert_eq!(bad.parse::<TokenHash>(), Err(InvalidHash), "{bad}");
         }
         assert_eq!(format!("sha256:{}g", &digits[1..]).parse::<TokenHash>(), Err(InvalidHash));

@@ -34,6 +34,7 @@ const FOREIGN_VARIABLES: &[&str] = &[
     jetstream::VARIABLES[2],
     jetstream::VARIABLES[3],
     jetstream::VARIABLES[4],
+    jetstream::VARIABLES[5],
 ];
 
 const CONFIG_FLAG: &str = "config";

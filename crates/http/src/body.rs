@@ -186,3 +186,36 @@ impl Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    async fn next(body: &mut Body) -> Option<Bytes> {
+        poll_fn(|cx| body.poll_chunk(cx)).await.map(|chunk| chunk.expect("no fault").bytes)
+    }
+
+    #[tokio::test]
+    async fn a_live_body_ends_in_order_once_it_is_told_to_and_others_are_sent_whole() {
+        let (told, end) = oneshot::channel::<()>();
+        let live = Body::live(async |mut feed: Feed| {
+            feed.send(Bytes::from_static(b"one")).await;
+            feed.send(Bytes::from_static(b"two")).await;
+            std::future::pending().await
+        });
+        let mut live = live.until(async { drop(end.await) });
+        assert!(live.is_live() && live.is_produced() && !live.is_end_stream());
+        assert_eq!(next(&mut live).await.as_deref(), Some(&b"one"[..]));
+        drop(told);
+        assert_eq!(next(&mut live).await, None, "what is there is not sent any more");
+        assert_eq!(next(&mut live).await, None);
+
+        let mut whole = Body::full("all").until(std::future::ready(()));
+        assert!(!whole.is_live());
+        assert_eq!(next(&mut whole).await.as_deref(), Some(&b"all"[..]));
+    }
+}

@@ -88,7 +88,8 @@ impl Http {
     /// A procedure with a body of JSON.
     pub(crate) fn post<T: DeserializeOwned>(&self, method: &str, body: &[u8]) -> Result<T, Error> {
         let url = format!("{}{METHODS}{method}", self.base);
-        let answer = self.authorized(self.agent.post(&url)).header("content-type", "application/json").send(body);
+        let answer =
+            self.authorized(self.agent.post(&url)).header("content-type", "application/json").send(body);
         let (parts, body) = answer.map_err(network)?.into_parts();
         let bytes = self.succeeded(parts.status, &parts.headers, body)?;
         read(method, &bytes)

@@ -9,9 +9,9 @@ use alluvium_websocket::{
     ConnectError, ConnectOptions, ConnectionOptions, Limits as SocketLimits, Message, Refusal, Stream,
     WebSocket, connect,
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::http::HeaderMap;
 use ureq::http::header::AUTHORIZATION;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::{Config, Cursor, Form, topic_name};
 use crate::error::Error;

@@ -211,7 +211,9 @@ fn anyone_may_do_what_the_file_says_and_what_a_door_is_for() {
 #[test]
 fn an_address_and_a_caller_have_their_limits() {
     let mut world = World::new(
-        &(token("a", "\"admin\"", "") + &token("b", "\"admin\"", "") + &token("c", "\"admin\"", "requests-per-s = 1000")),
+        &(token("a", "\"admin\"", "")
+            + &token("b", "\"admin\"", "")
+            + &token("c", "\"admin\"", "requests-per-s = 1000")),
     );
     world.options.burst = Duration::from_secs(1);
     world.options.address_rates = Rates { requests_per_s: Some(20), append_bytes_per_s: None };
@@ -227,7 +229,8 @@ fn an_address_and_a_caller_have_their_limits() {
         (0..40).filter(|_| ask()).count()
     };
     // The clock of limits runs while this runs, so one more may come.
-    let about = |expected: usize, given: usize| assert!((expected..=expected + 2).contains(&given), "{given}");
+    let about =
+        |expected: usize, given: usize| assert!((expected..=expected + 2).contains(&given), "{given}");
     about(5, given("10.0.0.1", "a", ""));
     about(0, given("10.0.0.2", "a", ""));
     about(5, given("10.0.0.3", "b", ""));
@@ -236,7 +239,10 @@ fn an_address_and_a_caller_have_their_limits() {
     about(20, given("10.0.0.9", "c", ""));
     about(0, given("10.0.0.9", "c", ""));
     let counts = access.counts();
-    assert!(counts.limited_by_address > 0 && counts.limited_by_caller > 0 && counts.addresses >= 4, "{counts:?}");
+    assert!(
+        counts.limited_by_address > 0 && counts.limited_by_caller > 0 && counts.addresses >= 4,
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -257,8 +263,12 @@ fn bytes_that_are_kept_are_counted_also_where_their_number_comes_late() {
     let meter = first.extensions().get::<Meter>().unwrap();
     meter.received(1_000_000);
     meter.clone().for_body(true).received(1_000_000);
-    let refused = access.admit(peer("::1"), &mut request("POST", "/v1/stream/x", Some("a"), "1")).unwrap_err();
-    assert!(matches!(refused, Refusal::Limited(wait) if (900_000..1_100_000).contains(&wait.as_secs())), "{refused}");
+    let refused =
+        access.admit(peer("::1"), &mut request("POST", "/v1/stream/x", Some("a"), "1")).unwrap_err();
+    assert!(
+        matches!(refused, Refusal::Limited(wait) if (900_000..1_100_000).contains(&wait.as_secs())),
+        "{refused}"
+    );
 }
 
 #[test]

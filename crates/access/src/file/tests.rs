@@ -15,8 +15,12 @@ fn everything_that_can_be_said_is_read() {
     let file = parse(WHOLE).unwrap();
     let ingest = &file.tokens[&TokenHash::of("abc")];
     assert_eq!((ingest.name.as_str(), ingest.is_shared), ("ingest", false));
-    assert!(ingest.grants.may(Scope::Read, "/v1/stream/a b/c") && ingest.grants.may(Scope::Write, "/ds/docs/x"));
-    assert!(!ingest.grants.may(Scope::Read, "/ds/docs/x") && !ingest.grants.may(Scope::Write, "/v1/stream/a b"));
+    assert!(
+        ingest.grants.may(Scope::Read, "/v1/stream/a b/c") && ingest.grants.may(Scope::Write, "/ds/docs/x")
+    );
+    assert!(
+        !ingest.grants.may(Scope::Read, "/ds/docs/x") && !ingest.grants.may(Scope::Write, "/v1/stream/a b")
+    );
     assert_eq!(ingest.expires_ms, Some(1_896_091_200_000));
     let rates = Rates { requests_per_s: Some(50), append_bytes_per_s: Some(1 << 20) };
     assert_eq!((ingest.rates, ingest.actors.as_ref().unwrap().len()), (Some(rates), 1));
@@ -44,7 +48,8 @@ fn an_entry_that_is_made_reads_back() {
 
 #[test]
 fn what_is_wrong_is_told_by_its_place() {
-    let token = |more: &str| format!("[[token]]\nname = \"a\"\nhash = \"{HASH}\"\nscopes = [\"read\"]\n{more}");
+    let token =
+        |more: &str| format!("[[token]]\nname = \"a\"\nhash = \"{HASH}\"\nscopes = [\"read\"]\n{more}");
     let issuer = |more: &str| format!("[[issuer]]\nissuer = \"a\"\naudience = \"b\"\nscopes = []\n{more}");
     for (text, expected) in [
         ("[[token]]\nname = 1\n".to_owned(), "line 2"),
@@ -71,6 +76,7 @@ fn what_is_wrong_is_told_by_its_place() {
         assert!(error.contains(expected), "{error} for {text}");
     }
     assert!(parse(&issuer("keys = \"http://127.0.0.1:8000/k\"\n")).is_ok());
-    let many: String = (0..=ISSUERS_MAX).map(|n| issuer("keys = \"k\"\n").replace("\"a\"", &format!("\"{n}\""))).collect();
+    let many: String =
+        (0..=ISSUERS_MAX).map(|n| issuer("keys = \"k\"\n").replace("\"a\"", &format!("\"{n}\""))).collect();
     assert_eq!(parse(&many), Err(InvalidFile::TooManyIssuers));
 }

@@ -45,7 +45,9 @@ fn a_key_is_found_by_its_name_and_its_own_algorithm_only() {
 }
 
 fn ed(id: &str, more: &str) -> String {
-    format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"En89fQORldl-NFsVdgdgdA_hxt8d_FENPYV_t1W40dc","kid":"{id}"{more}}}"#)
+    format!(
+        r#"{{"kty":"OKP","crv":"Ed25519","x":"En89fQORldl-NFsVdgdgdA_hxt8d_FENPYV_t1W40dc","kid":"{id}"{more}}}"#
+    )
 }
 
 #[test]

@@ -13,8 +13,13 @@ fn of(method: &str, path: &str) -> (Asked, String) {
 
 /// A path of the table with names in it.
 fn example(path: &str) -> String {
-    path.replace("{bucket}", "docs").replace("{stream}", "a").replace("{offset}", "-1").replace("{space}", "s")
-        .replace("{feed}", "f").replace("{subscription}", "u").replace("{member}", "m")
+    path.replace("{bucket}", "docs")
+        .replace("{stream}", "a")
+        .replace("{offset}", "-1")
+        .replace("{space}", "s")
+        .replace("{feed}", "f")
+        .replace("{subscription}", "u")
+        .replace("{member}", "m")
 }
 
 #[test]
@@ -28,7 +33,10 @@ fn every_route_of_the_tables_is_reached_by_its_path() {
             let by_head = need(doors, &Method::HEAD, &example(route.path), &HeaderMap::new());
             let by_get = need(doors, &Method::GET, &example(route.path), &HeaderMap::new());
             assert_eq!(by_head, by_get);
-            assert_eq!(need(doors, &Method::OPTIONS, &example(route.path), &HeaderMap::new()).asked, Asked::Nothing);
+            assert_eq!(
+                need(doors, &Method::OPTIONS, &example(route.path), &HeaderMap::new()).asked,
+                Asked::Nothing
+            );
         }
     }
 }

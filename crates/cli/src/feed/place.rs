@@ -133,7 +133,11 @@ impl Place {
             HintsArg::Wait => Hints::Wait,
             HintsArg::Poll => Hints::Poll,
         };
-        Ok(Server { credentials: credentials.unwrap_or_default(), hints, ..Server::new(&self.connection.url) })
+        Ok(Server {
+            credentials: credentials.unwrap_or_default(),
+            hints,
+            ..Server::new(&self.connection.url)
+        })
     }
 
     /// How long to try.

@@ -2,11 +2,15 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_access::{
+    Access, AccessError, Doors, Guarded, Options as AccessOptions, Origins, Proxies, Rates,
+};
 use alluvium_env::Env;
 use alluvium_http::{
     Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions,
@@ -28,6 +32,7 @@ pub(crate) const VARIABLES: &[&str] = &[
     "ALLUVIUM_JETSTREAM_LISTEN",
     "ALLUVIUM_JETSTREAM_DATA_DIR",
     "ALLUVIUM_JETSTREAM_LOG",
+    "ALLUVIUM_JETSTREAM_ACCESS_FILE",
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
@@ -81,9 +86,50 @@ pub(crate) struct ServeArgs {
     /// Seconds for which others may keep a segment without asking; it may be replaced when accounts are deleted.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     segment_max_age: u64,
+    #[command(flatten)]
+    access: AccessArgs,
     /// What is logged to standard error: levels, also by module.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
     log: String,
+}
+
+/// Who may use it. Anyone may read the feeds and the archive, as what is in them is public; what is for an operator needs
+/// a token, but on an address of this machine without a file.
+#[derive(Debug, Args)]
+struct AccessArgs {
+    /// File with tokens, read again when it changes: see docs/operating/access.md.
+    #[arg(long, value_name = "PATH", env = "ALLUVIUM_JETSTREAM_ACCESS_FILE")]
+    access_file: Option<PathBuf>,
+    /// Whether a token may stand in the query of a URL, as `access_token`.
+    #[arg(long)]
+    token_in_query: bool,
+    /// Origins of web pages that may use it, with commas between; * for all.
+    #[arg(long, value_name = "ORIGINS", default_value = "*")]
+    cors_origins: Origins,
+    /// Addresses and networks of proxies that are believed about their clients' addresses, with commas between.
+    #[arg(long, value_name = "ADDRESSES", default_value = "")]
+    trusted_proxies: Proxies,
+    /// Requests in a second that one address may make; more are answered 429. Connections that are open are not counted
+    /// again.
+    #[arg(long, value_name = "NUMBER")]
+    address_requests_per_s: Option<NonZeroU64>,
+}
+
+impl AccessArgs {
+    fn options(&self, listen: SocketAddr) -> AccessOptions {
+        AccessOptions {
+            file: self.access_file.clone(),
+            is_open: self.access_file.is_none() && listen.ip().to_canonical().is_loopback(),
+            token_in_query: self.token_in_query,
+            origins: self.cors_origins.clone(),
+            proxies: self.trusted_proxies.clone(),
+            address_rates: Rates {
+                requests_per_s: self.address_requests_per_s.map(NonZeroU64::get),
+                append_bytes_per_s: None,
+            },
+            ..AccessOptions::open(Doors::Jetstream)
+        }
+    }
 }
 
 /// Why it did not start, or ended by itself.
@@ -106,6 +152,12 @@ impl From<StartError> for Failure {
     }
 }
 
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Self {
+        Self { message: error.to_string(), code: EXIT_CONFIG }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self { message: error.to_string(), code: EXIT_IO }
@@ -125,6 +177,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, LogFormat::Text);
+    let access = Access::start(args.access.options(args.listen), Env::real())?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {
@@ -137,7 +190,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let jetstream = Jetstream::start(&config, &Env::real())?;
     let shutdown = Shutdown::new();
     let surface = Surface::new(jetstream.archive().clone(), surface_options(args), shutdown.clone());
-    let server = Server::start(listener, surface, server_options(args), shutdown)
+    let server = Server::start(listener, Guarded::new(surface, access), server_options(args), shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {

@@ -94,7 +94,9 @@ impl ConnectionArgs {
 
 /// A token that was given, or that a file has.
 pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, Failure> {
-    let Some(path) = file.filter(|_| given.is_none()) else { return Ok(given.map(|secret| secret.0.clone())) };
+    let Some(path) = file.filter(|_| given.is_none()) else {
+        return Ok(given.map(|secret| secret.0.clone()));
+    };
     let unreadable = |error: &dyn std::fmt::Display| {
         Failure::Usage(format!("cannot read the token file `{}`: {error}", path.display()))
     };

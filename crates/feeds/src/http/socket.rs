@@ -52,7 +52,8 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
         SUBPROTOCOLS.iter().find(|(name, _)| *name == chosen).map(|(_, encoding)| *encoding)
     });
     let credentials = credentials(request.headers()).map(str::to_owned);
-    let (lease, meter) = (request.extensions().get::<Lease>().cloned(), request.extensions().get::<Meter>().cloned());
+    let (lease, meter) =
+        (request.extensions().get::<Lease>().cloned(), request.extensions().get::<Meter>().cloned());
     let state = Arc::clone(state);
     let body = Body::upgrade(move |stream| async move {
         let socket = WebSocket::server(stream, None, connection_options(&state));
@@ -339,7 +340,8 @@ impl Session {
 
 /// Tells a caller that it has sent too many requests, or too much.
 fn too_many(encoding: Encoding, request_id: RequestId, wait: Duration) -> Vec<u8> {
-    let error = ErrorResponse::new(request_id, ErrorCode::RateLimited, "too many requests, or too many bytes");
+    let error =
+        ErrorResponse::new(request_id, ErrorCode::RateLimited, "too many requests, or too many bytes");
     let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
     let answer = Answer::Error(ErrorResponse { retry_after_ms: Some(retry_after_ms), ..error });
     encoding.encode(&answer).unwrap_or_default()
