@@ -37,6 +37,7 @@ const FOREIGN_VARIABLES: &[&str] = &[
     jetstream::VARIABLES[4],
     jetstream::VARIABLES[5],
     jetstream::VARIABLES[6],
+    jetstream::VARIABLES[7],
 ];
 
 const CONFIG_FLAG: &str = "config";

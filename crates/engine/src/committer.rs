@@ -140,11 +140,15 @@ impl Committer {
             return Ok(Ok(()));
         }
         match self.rotate(inner) {
-            Ok(()) => Ok(Ok(())),
+            Ok(()) => {
+                shard.is_full.store(false, Ordering::Relaxed);
+                Ok(Ok(()))
+            }
             Err(JournalError::Full) if command.frees_space() && bytes <= self.writer.remaining() => {
                 Ok(Ok(()))
             }
             Err(JournalError::Full) => {
+                shard.is_full.store(true, Ordering::Relaxed);
                 inner.counters.full.fetch_add(1, Ordering::Relaxed);
                 Ok(Err(StorageError::Full))
             }
@@ -156,9 +160,7 @@ impl Committer {
     /// sealed segments and must never be ahead of the journal.
     pub(crate) fn rotate(&mut self, inner: &Inner) -> Result<(), JournalError> {
         debug_assert!(self.batch.is_empty());
-        let rotated = self.writer.rotate();
-        inner.counters.is_full.store(matches!(rotated, Err(JournalError::Full)), Ordering::Relaxed);
-        rotated?;
+        self.writer.rotate()?;
         inner.counters.rotations.fetch_add(1, Ordering::Relaxed);
         inner.maintenance_wanted();
         Ok(())

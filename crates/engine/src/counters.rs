@@ -1,6 +1,6 @@
 //! What is counted while the engine runs, and the figures of a moment.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use alluvium_metrics::{BYTES, Histogram, MICROSECONDS, Observed, QUANTITIES};
 
@@ -14,8 +14,6 @@ pub(crate) struct Counters {
     pub(crate) append_bytes: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) full: AtomicU64,
-    /// The last segment that was wanted could not be made for want of room.
-    pub(crate) is_full: AtomicBool,
     pub(crate) batch_commands: Histogram,
     pub(crate) batch_bytes: Histogram,
     pub(crate) write_us: Histogram,
@@ -35,7 +33,6 @@ impl Default for Counters {
             append_bytes: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             full: AtomicU64::new(0),
-            is_full: AtomicBool::new(false),
             batch_commands: Histogram::new(&QUANTITIES),
             batch_bytes: Histogram::new(&BYTES),
             write_us: Histogram::new(&MICROSECONDS),
@@ -162,8 +159,9 @@ impl Engine {
         }
     }
 
-    /// Whether writes are refused for want of room on the disk, as far as the last one that needed some has shown.
+    /// Whether writes are refused for want of room on the disk: from the first that is until there is room for a
+    /// segment again, which is tried every half second.
     pub fn is_full(&self) -> bool {
-        self.inner.counters.is_full.load(Relaxed)
+        self.inner.shards.iter().any(|shard| shard.is_full.load(Relaxed))
     }
 }

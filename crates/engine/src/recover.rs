@@ -423,6 +423,7 @@ fn assemble(
             expiries,
             tables: Mutex::new(shard.folded.sizes()),
             folded: Mutex::new(shard.folded),
+            is_full: AtomicBool::new(false),
             garbage_bytes: AtomicU64::new(0),
         });
     }

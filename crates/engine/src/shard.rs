@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
@@ -46,6 +46,8 @@ pub(crate) struct Shard {
     pub(crate) folded: Mutex<Folded>,
     /// The sizes of its tables, for whoever does not want to wait for a fold.
     pub(crate) tables: Mutex<TableSizes>,
+    /// There was no room for the last segment that was wanted.
+    pub(crate) is_full: AtomicBool,
     /// Bytes of purged streams that still take space on disk, roughly.
     pub(crate) garbage_bytes: AtomicU64,
 }

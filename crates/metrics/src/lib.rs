@@ -2,7 +2,7 @@
 //!
 //! A component counts in atomics of its own, with a [`Histogram`] where the sizes or times of things matter and
 //! [`PerThread`] where many threads count at once, and offers a snapshot. Whoever puts a server together turns snapshots
-//! into samples of [`Family`]s on a [`Page`], which is written in the format that Prometheus reads, or in OpenMetrics 1.0.
+//! into samples of [`Family`]s on a [`Page`], which is written in the format that Prometheus reads, or in `OpenMetrics` 1.0.
 //! [`parse()`] reads either.
 //!
 //! Nothing here knows a clock, a socket or what is counted.

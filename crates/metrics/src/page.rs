@@ -1,4 +1,4 @@
-//! Samples of families, and their text: Prometheus' format 0.0.4, or OpenMetrics 1.0.
+//! Samples of families, and their text: Prometheus' format 0.0.4, or `OpenMetrics` 1.0.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,12 @@ use crate::histogram::Observed;
 pub enum Format {
     /// Prometheus' own, which everything reads.
     Prometheus,
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// What a reader's `Accept` asks for. Whoever names OpenMetrics gets it; nobody names it without reading it.
+    /// What a reader's `Accept` asks for. Whoever names `OpenMetrics` gets it; nobody names it without reading it.
     pub fn negotiate(accept: Option<&str>) -> Self {
         let names = |accept: &str| accept.to_ascii_lowercase().contains("application/openmetrics-text");
         if accept.is_some_and(names) { Self::OpenMetrics } else { Self::Prometheus }

@@ -33,7 +33,7 @@ pub struct ParsedSample {
 /// One family with all its samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedFamily {
-    /// The name that its kind was told of. In OpenMetrics that of a counter has no `_total`.
+    /// The name that its kind was told of. In `OpenMetrics` that of a counter has no `_total`.
     pub name: String,
     /// What kind of values it has.
     pub kind: Kind,

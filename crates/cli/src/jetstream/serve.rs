@@ -33,6 +33,7 @@ pub(crate) const VARIABLES: &[&str] = &[
     "ALLUVIUM_JETSTREAM_LOG",
     "ALLUVIUM_JETSTREAM_LOG_FORMAT",
     "ALLUVIUM_JETSTREAM_METRICS_LISTEN",
+    "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT",
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
@@ -101,6 +102,10 @@ pub(crate) struct ServeArgs {
         env = "ALLUVIUM_JETSTREAM_METRICS_LISTEN"
     )]
     metrics_listen: MetricsPlace,
+    /// The OpenTelemetry collector that traces and metrics are exported to, by OTLP over HTTP.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT")]
+    otlp_endpoint: Option<String>,
 }
 
 /// Why it did not start, or ended by itself.
@@ -163,6 +168,11 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     };
     let env = Env::real();
     let sight = Sight::new(&env, Operations { names: OPERATIONS, of: operation });
+    #[cfg(feature = "otlp")]
+    let exporter = match &args.otlp_endpoint {
+        Some(endpoint) => Some(alluvium_server::otlp::Exporter::start(endpoint, &env, &sight)?),
+        None => None,
+    };
     let own = OwnServer::start(args.metrics_listen, &sight)?;
     let jetstream = Jetstream::start(&config, &env)?;
     let shutdown = Shutdown::new();
@@ -192,6 +202,10 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         Ok::<_, io::Error>(failed)
     })?;
     let stopped = jetstream.stop();
+    #[cfg(feature = "otlp")]
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
     if let Some(own) = own {
         runtime.block_on(own.stop());
     }
