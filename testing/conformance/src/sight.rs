@@ -24,7 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     values::run(binary, report)?;
     names::run(binary, report)?;
-    health::run(binary, report)
+    health::run(binary, report);
+    Ok(())
 }
 
 /// The metrics of a server, as Prometheus would get them.

@@ -34,12 +34,10 @@ impl<H: Handler> Handler for Operated<H> {
         if let Some(answer) = self.sight.answer(&request, self.visibility) {
             return answer;
         }
-        match &self.inner {
-            Some(inner) => inner.handle(request).await,
-            None => {
-                let (status, code) = (StatusCode::NOT_FOUND, "no_such_resource");
-                error_response(status, code, "here are `/metrics`, `/healthz` and `/readyz`")
-            }
+        if let Some(inner) = &self.inner {
+            return inner.handle(request).await;
         }
+        let (status, code) = (StatusCode::NOT_FOUND, "no_such_resource");
+        error_response(status, code, "here are `/metrics`, `/healthz` and `/readyz`")
     }
 }

@@ -44,16 +44,17 @@ impl RequestIds {
     }
 
     fn make(&self) -> HeaderValue {
-        let number = mixed(self.seed ^ self.next.mine().fetch_add(1, Relaxed));
+        let mut number = mixed(self.seed ^ self.next.mine().fetch_add(1, Relaxed));
         let mut id = [0; 16];
-        for (at, byte) in id.iter_mut().enumerate() {
-            *byte = HEX[(number >> (60 - 4 * at)) as usize & 15];
+        for byte in &mut id {
+            number = number.rotate_left(4);
+            *byte = HEX[usize::from(number.to_le_bytes()[0] & 15)];
         }
         ascii(&id)
     }
 }
 
-/// SplitMix64's last step: one number for each, and neighbours far apart.
+/// The last step of `SplitMix64`: one number for each, and neighbours far apart.
 const fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -154,9 +155,9 @@ mod tests {
     #[test]
     fn made_names_differ_whichever_thread_makes_them() {
         let ids = RequestIds::new(1);
-        let make = || (0..500).map(|_| ids.make().to_str().expect("text").to_owned()).collect::<Vec<_>>();
+        let some = || (0..500).map(|_| ids.make().to_str().expect("text").to_owned()).collect::<Vec<_>>();
         let made: Vec<String> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..12).map(|_| scope.spawn(make)).collect();
+            let threads: Vec<_> = (0..12).map(|_| scope.spawn(some)).collect();
             threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
         });
         assert!(made.iter().all(|id| id.len() == 16 && is_harmless(id.as_bytes())));

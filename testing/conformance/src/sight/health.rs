@@ -18,14 +18,13 @@ use crate::tools;
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 const SEGMENT_BYTES: u64 = 2 << 20;
 
-pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+pub(super) fn run(binary: &Path, report: &mut Report) {
     report.check("a server is alive while it recovers, and ready once it has", || recovering(binary));
     report.check("a server that stops is not ready, and its own address says so to the end", || {
         stopping(binary)
     });
     report.check("a server without room for writes is not ready until there is some", || full(binary));
     report.check("metrics are where they are told to be, and nowhere else", || places(binary));
-    Ok(())
 }
 
 /// An address that nobody has just now.

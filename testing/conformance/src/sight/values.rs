@@ -54,8 +54,10 @@ fn is(shown: &Exposition, name: &str, labels: &[(&str, &str)], expected: f64) ->
 
 /// The value has grown by as much.
 fn grew(before: &Exposition, after: &Exposition, name: &str, labels: &[(&str, &str)], by: f64) -> Result<()> {
+    #[expect(clippy::float_cmp, reason = "counts are whole numbers")]
+    let is_due = |grown: f64| grown == by;
     let grown = after.value(name, labels).unwrap_or(0.0) - before.value(name, labels).unwrap_or(0.0);
-    ensure!(grown == by, "{name} {labels:?} grew by {grown} where {by} was due");
+    ensure!(is_due(grown), "{name} {labels:?} grew by {grown} where {by} was due");
     Ok(())
 }
 
