@@ -7,7 +7,7 @@ pub(crate) mod families;
 mod plumbing;
 
 pub(crate) use doors::{feeds, streams};
-pub(crate) use engine::{engine, recovery, store};
+pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;
 
 use alluvium_metrics::families_markdown;

@@ -60,15 +60,23 @@ pub(crate) fn watch_store(sight: &Sight, config: &Config, store: &OpenStore) {
     sight.add(move |page| {
         metrics::recovery(page, recovery.took.as_secs_f64(), recovery.streams, recovery.segments);
     });
-    if let Backend::Engine(engine) = store.backend() {
-        let shown = engine.clone();
-        sight.add(move |page| metrics::engine(page, &shown));
-        sight.health().watch(move || {
-            if !engine.is_running() {
-                return Some(Unready::StoreFailed);
-            }
-            engine.is_full().then_some(Unready::DiskFull)
-        });
+    match store.backend() {
+        Backend::Engine(engine) => {
+            let shown = engine.clone();
+            sight.add(move |page| metrics::engine(page, &shown));
+            sight.health().watch(move || {
+                if !engine.is_running() {
+                    return Some(Unready::StoreFailed);
+                }
+                engine.is_full().then_some(Unready::DiskFull)
+            });
+        }
+        // One that has failed ends the process.
+        Backend::Sqlite(store) => {
+            let shown = store.clone();
+            sight.add(move |page| metrics::sqlite(page, &shown));
+            sight.health().watch(move || store.is_full().then_some(Unready::DiskFull));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alluvium_engine::{Durability, Engine};
 use alluvium_metrics::Page;
+use alluvium_sqlstore::SqliteStore;
 
 use super::families as f;
 use crate::config::StoreChoice;
@@ -36,6 +37,14 @@ pub(crate) fn engine(page: &mut Page, engine: &Engine) {
     page.whole(&f::TABLES, &[], stats.tables);
     page.whole(&f::TABLE_BYTES, &[], stats.table_bytes);
     page.whole(&f::TABLE_LIVE_BYTES, &[], stats.table_live_bytes);
+}
+
+/// What a SQLite store has counted.
+pub(crate) fn sqlite(page: &mut Page, store: &SqliteStore) {
+    let counted = store.counted();
+    page.observed(&f::BATCH_COMMANDS, &[], counted.writes);
+    page.observed(&f::SQLITE_COMMIT_SECONDS, &[], counted.commit_us);
+    page.whole(&f::SQLITE_FAILED_COMMITS, &[], counted.failed);
 }
 
 /// What recovery has found, and how long it took.

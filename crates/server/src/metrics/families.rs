@@ -45,6 +45,8 @@ families! {
     BATCH_BYTES = histogram "alluvium_batch_bytes" [] "Bytes of each batch.";
     JOURNAL_WRITE_SECONDS = histogram "alluvium_journal_write_seconds" [] "Time to hand a batch to the operating system.";
     JOURNAL_SYNC_SECONDS = histogram "alluvium_journal_sync_seconds" [] "Time to make a batch durable: the disk's part in the latency of an append. Empty with `durability = os`.";
+    SQLITE_COMMIT_SECONDS = histogram "alluvium_sqlite_commit_seconds" [] "With a SQLite store: time to commit a transaction, its sync included.";
+    SQLITE_FAILED_COMMITS = counter "alluvium_sqlite_failed_commits_total" [] "With a SQLite store: transactions that were not committed.";
     QUEUE_COMMANDS = gauge "alluvium_queue_commands" [] "Writes that wait for a committer.";
     QUEUE_BYTES = gauge "alluvium_queue_bytes" [] "Their bytes; the limit is `queue-bytes-max` for each shard.";
     QUEUE_REFUSED = counter "alluvium_writes_refused_total" ["reason"] "Writes that were refused: `busy`, too many waited; `disk_full`, there was no room for a journal segment.";
