@@ -5,6 +5,7 @@ mod jetstream;
 mod serve;
 mod stream;
 mod token;
+mod top;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,9 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Watch what a server does: rates, latencies, what it holds.
+    #[command(after_help = top::after_help())]
+    Top(top::TopArgs),
 }
 
 /// Columns of a line of the table of exit codes.
@@ -74,5 +78,6 @@ fn main() -> ExitCode {
         Command::Bucket(args) => stream::bucket::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Top(args) => top::run(&args),
     }
 }

@@ -19,6 +19,8 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/access/src/refusal.rs",
     "crates/http/src/admission.rs",
     "crates/http/src/reactor.rs",
+    "crates/server/src/sight/answer.rs",
+    "crates/server/src/sight/operated.rs",
 ];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];

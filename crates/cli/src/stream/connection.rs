@@ -118,6 +118,13 @@ fn read(path: &Path) -> std::io::Result<String> {
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
+impl Secret {
+    /// The value itself, for the one place that needs it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&str> for Secret {
     fn from(value: &str) -> Self {
         Self(value.to_owned())
