@@ -7,9 +7,9 @@ mod engine;
 pub(crate) mod families;
 mod plumbing;
 
+pub use access::access;
 pub(crate) use doors::{feeds, streams};
 pub(crate) use engine::{engine, recovery, sqlite, store};
-pub use access::access;
 pub use plumbing::plumbing;
 
 use alluvium_metrics::families_markdown;

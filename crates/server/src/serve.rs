@@ -129,12 +129,7 @@ impl Signals {
 }
 
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(
-    config: &Config,
-    server: Server<Front>,
-    sight: &Sight,
-    mut signals: Signals,
-) {
+async fn until_told_to_stop(config: &Config, server: Server<Front>, sight: &Sight, mut signals: Signals) {
     let signal = signals.next().await;
     sight.health().stopping();
     tracing::info!(signal, connections = server.connections(), "stopping");

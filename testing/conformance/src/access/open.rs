@@ -45,7 +45,7 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 
     let mut all: Vec<String> = Vec::new();
     for (what, open) in OPEN {
-        let signed = signer.sign("read write", 2)?;
+        let signed = signer.sign("read write", 3)?;
         report.check(&format!("{what} ends with the time of a token"), || {
             open(address, &signed, &mut || Ok(()))
         });
