@@ -49,7 +49,7 @@ impl<H: Handler> Guarded<H> {
             },
         };
         if let Some(lease) = lease.filter(|_| response.body().is_live()) {
-            response = response.map(|body| body.until(lease.ended()));
+            response = response.map(|body| body.until(lease.lost()));
         }
         if !is_public && is_get {
             keep_private(response.headers_mut());

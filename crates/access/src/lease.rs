@@ -52,25 +52,34 @@ impl Lease {
         &self.caller
     }
 
-    /// Waits until the caller may do something else than it might before: then it is over for this response or
-    /// connection. A caller that may go on just as before is let go on.
-    pub async fn ended(self) {
+    /// Waits until the caller may not do any more what it was let in for.
+    pub async fn lost(self) {
         self.refused().await;
     }
 
-    /// As [`ended`](Self::ended), and says why.
+    /// As [`lost`](Self::lost), and says why.
     pub(crate) async fn refused(mut self) -> Refusal {
         loop {
             self.changed().await;
             match self.access.decide(self.token.as_deref(), &self.need) {
-                Ok(caller) if caller == self.caller => {}
-                Ok(_) => {
-                    Counters::one(&self.access.inner().counters.leases_ended);
-                    return Refusal::Missing;
-                }
+                Ok(caller) => self.caller = caller,
                 Err(refusal) => {
                     Counters::one(&self.access.inner().counters.leases_ended);
                     return refusal;
+                }
+            }
+        }
+    }
+
+    /// Waits until the caller may do anything else than before: for connections on which it may ask for many things.
+    pub async fn altered(mut self) {
+        loop {
+            self.changed().await;
+            match self.access.decide(self.token.as_deref(), &self.need) {
+                Ok(caller) if caller == self.caller => {}
+                Ok(_) | Err(_) => {
+                    Counters::one(&self.access.inner().counters.leases_ended);
+                    return;
                 }
             }
         }

@@ -5,7 +5,7 @@ pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Longest prefix, in bytes as it is written.
 pub const PREFIX_BYTES_MAX: usize = 4 * 1024;
 /// Grants of one caller: scopes, each with its prefixes.
-pub const GRANTS_MAX: usize = 1024;
+pub const GRANTS_MAX: usize = 256;
 /// Longest access file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Longest file or answer with keys, in bytes.
@@ -15,7 +15,7 @@ pub const KEYS_MAX: usize = 64;
 /// Issuers of one file.
 pub const ISSUERS_MAX: usize = 32;
 /// Signed tokens that are remembered, so that a signature is checked once and not with every request.
-pub const REMEMBERED_MAX: usize = 16 * 1024;
+pub const REMEMBERED_MAX: usize = 4096;
 /// Seconds between two looks at the access file and files of keys. A revoked token is good for that long.
 pub const LOOK_S: u64 = 1;
 /// Seconds after which keys of a URL are fetched again.

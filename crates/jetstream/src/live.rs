@@ -220,7 +220,7 @@ async fn closing(shutdown: &Shutdown) -> End {
 
 async fn expiring(lease: Option<Lease>) -> End {
     let Some(lease) = lease else { return std::future::pending().await };
-    lease.ended().await;
+    lease.lost().await;
     let error = Some(("InvalidToken", "the token is no longer good for this".to_owned()));
     End { error, ..End::new(CloseCode::POLICY, "unauthorized") }
 }

@@ -304,7 +304,12 @@ async fn a_lease_ends_with_the_time_of_its_token() {
 
 #[tokio::test]
 async fn a_change_of_the_file_is_taken_over_and_ends_what_rests_on_the_old_one() {
-    let world = World::new(&(token("kept", "\"read\"", "") + &token("taken", "\"read\"", "") + ISSUER));
+    let world = World::new(
+        &(token("kept", "\"read\"", "")
+            + &token("taken", "\"read\"", "")
+            + &token("wider", "\"read\"", "")
+            + ISSUER),
+    );
     let access = world.start();
     let lease = |token: &str| {
         let mut asked = request("GET", "/v1/stream/x", Some(token), "");
@@ -312,6 +317,7 @@ async fn a_change_of_the_file_is_taken_over_and_ends_what_rests_on_the_old_one()
     };
     let signed = jwt(1, &claims(&json!({})));
     let (kept, taken, by_key) = (lease("kept"), lease("taken"), lease(&signed));
+    let (wider, still_read) = (lease("wider"), lease("wider"));
     // What is wrong changes nothing.
     world.write("access.toml", "[[token]]\n");
     let failed = async {
@@ -322,15 +328,18 @@ async fn a_change_of_the_file_is_taken_over_and_ends_what_rests_on_the_old_one()
     tokio::time::timeout(Duration::from_secs(10 * LOOK_S), failed).await.unwrap();
     assert_eq!(code(&access, "GET", "/v1/stream/x", Some("taken")), "");
     // What is right ends what was taken away and nothing else.
-    world.write("access.toml", &(token("kept", "\"read\"", "") + ISSUER));
-    tokio::time::timeout(Duration::from_secs(10 * LOOK_S), taken.ended()).await.unwrap();
+    let wide = token("wider", "\"read\", \"write\"", "");
+    world.write("access.toml", &(token("kept", "\"read\"", "") + &wide + ISSUER));
+    tokio::time::timeout(Duration::from_secs(10 * LOOK_S), taken.lost()).await.unwrap();
     assert_eq!(code(&access, "GET", "/v1/stream/x", Some("taken")), "invalid_token");
     assert_eq!(code(&access, "GET", "/v1/stream/x", Some("kept")), "");
     // A key that is gone takes its tokens with it.
     world.write("keys.json", &jwks(2));
-    tokio::time::timeout(Duration::from_secs(10 * LOOK_S), by_key.ended()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10 * LOOK_S), by_key.lost()).await.unwrap();
     assert_eq!(code(&access, "GET", "/v1/stream/x", Some(&signed)), "invalid_token");
     assert_eq!(code(&access, "GET", "/v1/stream/x", Some(&jwt(2, &claims(&json!({}))))), "");
-    let still = tokio::time::timeout(Duration::from_millis(10), kept.ended()).await;
-    assert!(still.is_err(), "what was not changed goes on");
+    tokio::time::timeout(Duration::from_secs(10 * LOOK_S), wider.altered()).await.unwrap();
+    let going_on = async { tokio::join!(kept.altered(), still_read.lost()) };
+    let going_on = tokio::time::timeout(Duration::from_millis(10), going_on).await;
+    assert!(going_on.is_err(), "what was not changed goes on, and what was let in for what is still allowed");
 }

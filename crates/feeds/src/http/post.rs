@@ -46,7 +46,7 @@ pub(super) async fn handle(
         Some(at_once) => tokio::select! {
             response = state.service.handle(principal, space, message, None) => response,
             () = state.shutdown.wait() => state.service.handle(principal, space, at_once, None).await,
-            () = ended(head.extensions.get::<Lease>().cloned()) => {
+            () = lost(head.extensions.get::<Lease>().cloned()) => {
                 return Err(Refusal::Gate(ErrorCode::Unauthorized));
             }
         },
@@ -54,10 +54,10 @@ pub(super) async fn handle(
     Ok(answer(&response, wanted))
 }
 
-/// Waits until the caller may not go on as it was let in.
-pub(super) async fn ended(lease: Option<Lease>) {
+/// Waits until the caller may not do any more what it was let in for.
+async fn lost(lease: Option<Lease>) {
     match lease {
-        Some(lease) => lease.ended().await,
+        Some(lease) => lease.lost().await,
         None => std::future::pending().await,
     }
 }

@@ -28,7 +28,6 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 
 pub(super) use self::room::Budget;
 use self::room::{Held, cost};
-use super::post::ended;
 use super::refusal::Refusal;
 use super::{State, credentials, principal};
 use crate::hub::Listener;
@@ -152,7 +151,7 @@ impl Session {
     async fn run(mut self, mut socket: WebSocket<Upgraded>) {
         let stopping = self.state.shutdown.wait();
         tokio::pin!(stopping);
-        let ended = ended(self.lease.clone());
+        let ended = altered(self.lease.clone());
         tokio::pin!(ended);
         let mut renewal = tokio::time::interval(self.state.options.ping_interval);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -353,6 +352,14 @@ impl Session {
             // On a connection that has ended, which is noticed by reading from it.
             tracing::debug!(%error, "a message was not sent");
         }
+    }
+}
+
+/// Waits until the caller may do something else than before: then a socket is to be opened anew.
+async fn altered(lease: Option<Lease>) {
+    match lease {
+        Some(lease) => lease.altered().await,
+        None => std::future::pending().await,
     }
 }
 
