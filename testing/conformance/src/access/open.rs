@@ -45,11 +45,11 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 
     let mut all: Vec<String> = Vec::new();
     for (what, open) in OPEN {
-        let signed = signer.sign("read write", 3)?;
+        let short_lived = signer.sign("read write", 3)?;
         report.check(&format!("{what} ends with the time of a token"), || {
-            open(address, &signed, &mut || Ok(()))
+            open(address, &short_lived, &mut || Ok(()))
         });
-        all.push(signed);
+        all.push(short_lived);
     }
     // One after the other is taken out of the file.
     let names = ["first", "second", "third", "fourth"];
@@ -71,7 +71,8 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         "open streams",
         &[&held[..], &all.iter().map(String::as_str).collect::<Vec<_>>()].concat(),
         report,
-    )
+    );
+    Ok(())
 }
 
 /// Opens something with a token, has done what ends it, and waits until it ends as it should.
