@@ -10,6 +10,7 @@
 //! | `/status`, `/healthz`, `/` | how the server stands |
 
 mod dictionary;
+mod operation;
 mod plan;
 mod ranged;
 mod refusal;
@@ -31,6 +32,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::operation::{OPERATIONS, operation};
 use self::refusal::{Form, Refusal};
 use crate::addresses::{Addresses, Place};
 use crate::metrics::{Counts, Metrics};
