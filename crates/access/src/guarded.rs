@@ -30,21 +30,27 @@ impl<H: Handler> Guarded<H> {
         let shape = Shape::of(request.uri().path());
         let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
         let mut response = match self.access.admit(peer, &mut request) {
-            Ok(admitted) => self.answer(admitted, request, shape, is_get).await,
+            Ok(admitted) => self.answer(admitted, (peer, request), shape, is_get).await,
             Err(refusal) => refuse(refusal, request, shape).await,
         };
         self.access.origins().apply(origin.as_ref(), response.headers_mut());
         response
     }
 
-    async fn answer(&self, admitted: Admitted, request: Request, shape: Shape, is_get: bool) -> Response {
+    async fn answer(
+        &self,
+        admitted: Admitted,
+        (peer, request): (SocketAddr, Request),
+        shape: Shape,
+        is_get: bool,
+    ) -> Response {
         let Admitted { lease, is_public } = admitted;
         // What only reads can be given up at any moment.
         let mut response = match lease.clone().filter(|_| is_get) {
-            None => self.surface.handle(request).await,
+            None => self.surface.handle_from(peer, request).await,
             Some(lease) => tokio::select! {
                 biased;
-                response = self.surface.handle(request) => response,
+                response = self.surface.handle_from(peer, request) => response,
                 refusal = lease.refused() => return respond(refusal, shape),
             },
         };
@@ -65,7 +71,7 @@ impl<H: Handler> Handler for Guarded<H> {
 
     async fn handle_from(&self, peer: SocketAddr, request: Request) -> Response {
         if self.access.is_idle() {
-            return self.surface.handle(request).await;
+            return self.surface.handle_from(peer, request).await;
         }
         Box::pin(self.guard(peer, request)).await
     }

@@ -12,17 +12,20 @@ use std::{
     time::Duration,
 };
 
-use crate::{Request, Response, ResponseBudget, Shutdown, connection::Shared, reactor, roaming::Reactors};
+use crate::{
+    Peer, Request, Response, ResponseBudget, Shutdown, connection::Shared, reactor, roaming::Reactors,
+};
 
 /// Answers requests. One value serves all connections of all reactors.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
 
-    /// As [`handle`](Self::handle), for one who also wants to know from where the request came: the other end of the
-    /// connection, which may be a proxy. What connections call.
-    fn handle_from(&self, peer: SocketAddr, request: Request) -> impl Future<Output = Response> + Send {
-        let _ = peer;
+    /// As [`handle`](Self::handle), for a request that came from `peer`: the other end of the connection, which may be a
+    /// proxy. What connections call. Left as it is, the request has it among its extensions; whoever wraps another handler
+    /// passes it on, and one that has no use for it saves its requests the extension.
+    fn handle_from(&self, peer: SocketAddr, mut request: Request) -> impl Future<Output = Response> + Send {
+        request.extensions_mut().insert(Peer(peer));
         self.handle(request)
     }
 }
