@@ -1,5 +1,7 @@
 //! Who may do what: every operation of every door, open streams, limits, origins, and a log without a token.
 
+mod browsers;
+mod limits;
 mod open;
 mod table;
 
@@ -191,8 +193,8 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     jetstream(binary, report)?;
     signed(binary, report)?;
     open::run(binary, report)?;
-    limits(binary, report)?;
-    origins(binary, report)?;
+    limits::run(binary, report)?;
+    browsers::run(binary, report)?;
     command_line(binary, report)
 }
 
@@ -412,119 +414,6 @@ fn signed(binary: &Path, report: &mut Report) -> Result<()> {
     });
     logged.finish("signed tokens", &[&by_old, &by_new, tokens.of("operator")], report);
     Ok(())
-}
-
-/// Whoever asks for too much is told when to come again.
-fn limits(binary: &Path, report: &mut Report) -> Result<()> {
-    let scratch = tempfile::tempdir()?;
-    let tokens = Tokens::make(binary, scratch.path(), &[("a", &["admin"]), ("b", &["admin"])])?;
-    let flags = ["--token-requests-per-s", "5", "--token-append-bytes-per-s", "1KiB", "--rate-burst", "2s"];
-    let more = ["--address-requests-per-s", "10", "--trusted-proxies", "127.0.0.1"];
-    let launch = Launch::new(binary, &scratch.path().join("data"), &[&flags[..], &more[..]].concat());
-    let server = with(launch, &tokens.flags()).start()?;
-    let address = server.address;
-    report.check("requests and bytes are limited for each token and each address, and come again", || {
-        let from = |client: &'static str, token: &'static str| {
-            let asker = Asker::new(address, Some(tokens.of(token)));
-            move |method: &str, body: &[u8]| {
-                let headers = [("content-type", "text/plain"), ("x-forwarded-for", client)];
-                asker.ask(method, "/v1/stream/x", &headers, body)
-            }
-        };
-        let until_refused = |ask: &dyn Fn() -> Result<Response>| {
-            for number in 0..200 {
-                let answer = ask()?;
-                if answer.status == 429 {
-                    let after: u64 = answer.header("retry-after").context("no Retry-After")?.parse()?;
-                    ensure!(answer.header("alluvium-error") == Some("rate_limited"), "another code");
-                    return Ok((number, Duration::from_secs(after)));
-                }
-            }
-            anyhow::bail!("nothing is limited")
-        };
-        let a = from("192.0.2.1", "a");
-        a("PUT", b"x")?.expect(&[201], "make a stream")?;
-        let (given, wait) = until_refused(&|| a("GET", b""))?;
-        ensure!(
-            (8..=20).contains(&given) && wait <= Duration::from_secs(2),
-            "{given} in a row, then {wait:?}"
-        );
-        from("192.0.2.2", "b")("GET", b"")?.expect(&[200], "another token at another address")?;
-        std::thread::sleep(wait);
-        a("GET", b"")?.expect(&[200], "once the time is up")?;
-        // Two tokens at one address share what that has.
-        let (b, shared) = (from("192.0.2.9", "b"), from("192.0.2.9", "a"));
-        let (given, _) = until_refused(&|| b("GET", b"").and(shared("GET", b"")))?;
-        ensure!(given <= 20, "{given} by one address");
-        // Bytes: as much as is saved up, or once more than that.
-        std::thread::sleep(Duration::from_secs(2));
-        let bytes = from("192.0.2.3", "b");
-        bytes("POST", &[b'x'; 3000])?.expect(&[200, 204], "more than is saved up, once")?;
-        let refused = bytes("POST", b"x")?.expect(&[429], "a byte more")?;
-        let after: u64 = refused.header("retry-after").context("no Retry-After")?.parse()?;
-        ensure!((1..=3).contains(&after), "{after} s");
-        bytes("GET", b"")?.expect(&[200], "a read has no bytes to keep").map(drop)
-    });
-    server.stop().map(drop)
-}
-
-/// Pages of the origins that are listed, and of no others.
-fn origins(binary: &Path, report: &mut Report) -> Result<()> {
-    let scratch = tempfile::tempdir()?;
-    let tokens = Tokens::make(binary, scratch.path(), &[("a", &["admin"])])?;
-    let launch = Launch::new(binary, &scratch.path().join("data"), &["--cors-origins", "https://a.example"]);
-    let server = with(launch, &tokens.flags()).start()?;
-    let asker = Asker::new(server.address, Some(tokens.of("a")));
-    let nobody = Asker::new(server.address, None);
-    report.check(
-        "pages of listed origins may use the server, with credentials; others are told nothing",
-        || {
-            for target in ["/v1/stream/x", "/ds/docs", "/feeds/v1/spaces/s/query"] {
-                for (origin, is_listed) in
-                    [("https://a.example", true), ("https://b.example", false), ("null", false)]
-                {
-                    let headers = [("origin", origin), ("access-control-request-method", "POST")];
-                    let preflight = nobody.ask("OPTIONS", target, &headers, b"")?;
-                    ensure!(preflight.status == 204, "preflight: status {}", preflight.status);
-                    for answer in [
-                        preflight,
-                        nobody.ask("GET", target, &headers, b"")?,
-                        asker.ask("GET", target, &headers, b"")?,
-                    ] {
-                        let allowed = answer.header("access-control-allow-origin");
-                        ensure!(allowed == is_listed.then_some(origin), "{target} {origin}: {allowed:?}");
-                        let credentials = answer.header("access-control-allow-credentials");
-                        ensure!(
-                            credentials == is_listed.then_some("true"),
-                            "{target} {origin}: {credentials:?}"
-                        );
-                        let varies =
-                            |header: &(String, String)| header.0 == "vary" && header.1.contains("Origin");
-                        ensure!(answer.headers().iter().any(varies), "{target} {origin}: no Vary");
-                    }
-                }
-                let headers = [("origin", "https://a.example"), ("access-control-request-method", "POST")];
-                let preflight = nobody.ask("OPTIONS", target, &headers, b"")?;
-                let age: u32 =
-                    preflight.header("access-control-max-age").context("it is not kept")?.parse()?;
-                ensure!(age >= 600, "kept for {age} s");
-                let allowed = preflight.header("access-control-allow-headers").unwrap_or_default();
-                ensure!(allowed.contains("Authorization"), "{allowed}");
-            }
-            Ok(())
-        },
-    );
-    report.check("what one caller may read is kept by no cache that others share", || {
-        let json = [("content-type", "application/json")];
-        asker.ask("PUT", "/v1/stream/x", &json, b"[1]")?.expect(&[201], "make a stream")?;
-        let answer = asker.ask("GET", "/v1/stream/x?offset=-1", &[], b"")?;
-        let cache = answer.header("cache-control").unwrap_or_default();
-        ensure!(cache.starts_with("private"), "{cache}");
-        let varies = |header: &(String, String)| header.0 == "vary" && header.1.contains("Authorization");
-        ensure!(answer.headers().iter().any(varies), "no Vary");
-        Ok(())
-    });
-    server.stop().map(drop)
 }
 
 /// The command line presents a token that it was given, or that a file has.
