@@ -9,6 +9,7 @@
 
 mod append;
 mod cache;
+mod counters;
 mod failure;
 mod ground;
 pub mod guard;
@@ -23,7 +24,10 @@ mod queue;
 mod service;
 mod space;
 mod subscribe;
+mod waiters;
 
+pub use alluvium_feed_protocol::{Limits, limits};
+pub use counters::Counters;
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
 pub use principal::{Gate, OpenGate, Principal};
