@@ -186,11 +186,11 @@ impl Replica {
         let Some(mut session) = self.sessions.remove(&pushed.space_id) else { return Ok(()) };
         let taken = self.take_pushed(&mut session, pushed);
         self.sessions.insert(hint.space_id.clone(), session);
-        match taken? {
-            true => self.changed(),
-            false => self.hint(&hint)?,
+        if taken? {
+            self.changed();
+            return Ok(());
         }
-        Ok(())
+        self.hint(&hint)
     }
 
     /// Takes note of what the authority accepts, so that nothing is sent that it would refuse.

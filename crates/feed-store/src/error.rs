@@ -5,7 +5,7 @@ use std::io;
 use alluvium_feed_protocol::InvalidId;
 
 /// SQLite's `SQLITE_IOERR_SHMSIZE`: the index of the log, which readers share, can't get its size.
-const NO_ROOM_FOR_INDEX: i32 = 10 | (19 << 8);
+const NO_ROOM_FOR_INDEX: i32 = 4874;
 
 /// A fault of the store, or of the file below it.
 #[derive(Debug, thiserror::Error)]

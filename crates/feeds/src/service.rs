@@ -49,11 +49,11 @@ pub struct Service {
 
 impl Service {
     /// Takes a folder for itself. Spaces are opened when they are asked for.
-    pub fn open(folder: &Path, env: Env, options: Options) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, env: Env, mut options: Options) -> Result<Self, OpenError> {
         env.disk.create_dir_all(folder)?;
         let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
-        let limits = options.limits.clone().within_hard();
-        let options = Arc::new(Options { limits, ..options });
+        options.limits = options.limits.within_hard();
+        let options = Arc::new(options);
         let cache = Cache::new(folder, env, Arc::clone(&options))?;
         Ok(Self { options, cache, _lock: lock })
     }

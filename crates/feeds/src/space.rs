@@ -48,6 +48,8 @@ pub(crate) struct Space {
     generation: AtomicU64,
     /// What that was when it was last swept.
     swept_at: AtomicU64,
+    /// And when it last gave back what it took. Not yet since it was opened, at first.
+    rested_at: AtomicU64,
     /// Held while blocks or feeds are written.
     remembered: Mutex<Remembered>,
     counts: Arc<Counts>,
@@ -78,6 +80,7 @@ impl Space {
             readings: Readings::default(),
             generation: AtomicU64::new(0),
             swept_at: AtomicU64::new(0),
+            rested_at: AtomicU64::new(u64::MAX),
             remembered: Mutex::default(),
             counts: Arc::clone(counts),
         };
@@ -371,7 +374,8 @@ impl Space {
         self.hub.listeners();
         self.note_now()?;
         let generation = self.generation.load(Ordering::Acquire);
-        if self.swept_at.swap(generation, Ordering::AcqRel) == generation {
+        let is_idle = self.swept_at.swap(generation, Ordering::AcqRel) == generation;
+        if is_idle && self.rested_at.swap(generation, Ordering::AcqRel) != generation {
             database.rest()?;
             self.remembered.lock().forget();
         }

@@ -46,7 +46,6 @@ impl Ledger {
         self.has_lost = true;
         self.said = Said::default();
         self.recorded.clear();
-        self.arrived.clear();
         self.pruned.clear();
     }
 
@@ -93,6 +92,10 @@ impl Ledger {
     /// I-4: what came at or after a time begins where the authority says, not later and not earlier.
     pub(crate) fn since(&self, asked: Option<u64>, told: Option<u64>) -> Checked {
         let (Some(time), Some(start)) = (asked, told) else { return Ok(()) };
+        // What is left after a loss came at a time that nobody has noted.
+        if self.has_lost {
+            return Ok(());
+        }
         let wrong = self.arrived.iter().find(|(position, at_ms)| (**at_ms >= time) != (**position >= start));
         ensure(wrong.is_none(), "I-4", || {
             format!("what came since {time} is said to begin at {start}, but {wrong:?} is known")

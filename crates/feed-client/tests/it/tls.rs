@@ -21,24 +21,25 @@ const KEY: &[u8] = include_bytes!("../tls/server.key");
 
 /// Takes TLS off connections and passes them on.
 async fn start_door(to: SocketAddr) -> SocketAddr {
-    let certificates = CertificateDer::pem_slice_iter(CERTIFICATE).collect::<Result<_, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let certificates =
+        CertificateDer::pem_slice_iter(CERTIFICATE).collect::<Result<_, _>>().expect("a door of TLS");
+    let key = PrivateKeyDer::from_pem_slice(KEY).expect("a door of TLS");
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("a door of TLS")
         .with_no_client_auth()
         .with_single_cert(certificates, key)
-        .unwrap();
+        .expect("a door of TLS");
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a door of TLS");
+    let address = listener.local_addr().expect("a door of TLS");
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 // A client that doesn't trust the certificate goes away.
                 let Ok(mut outside) = acceptor.accept(socket).await else { return };
-                let mut inside = TcpStream::connect(to).await.unwrap();
+                let mut inside = TcpStream::connect(to).await.expect("a door of TLS");
                 drop(tokio::io::copy_bidirectional(&mut outside, &mut inside).await);
             });
         }

@@ -111,7 +111,7 @@ fn an_error_names_the_field_at_fault_in_either_encoding() {
         (r#"{"blocks":[],"namespace":"a b"}"#, "`namespace`: "),
         (r#"{"blocks":[],"expectedPosition":"x"}"#, "`expectedPosition`: "),
         (r#"{"blocks":[],"strict":1}"#, "`strict`: "),
-        (r#"{}"#, "missing field `blocks`"),
+        ("{}", "missing field `blocks`"),
     ];
     for (json, complaint) in cases {
         let mut value: ciborium::Value = serde_json::from_str(json).unwrap();

@@ -158,8 +158,9 @@ impl Session {
             }
             self.begin();
             let reads = waiting < BACKLOG_BYTES && self.waiting.bytes() < BACKLOG_BYTES;
-            let until =
-                *backlog_until.get_or_insert_with(|| Instant::now() + self.state.options.reader_timeout);
+            // Counted from when something began to wait, and not from when nothing did.
+            let latest = Instant::now() + self.state.options.reader_timeout;
+            let until = if waiting == 0 { latest } else { *backlog_until.get_or_insert(latest) };
             let reading = async {
                 if reads {
                     return socket.next_or_written().await;
@@ -211,7 +212,9 @@ impl Session {
             let finishing = async {
                 while let Some(done) = self.running.join_next().await {
                     let Ok(answers) = self.finish(done) else { return };
-                    answers.into_iter().for_each(|answer| self.queue(&mut socket, answer));
+                    for answer in answers {
+                        self.queue(&mut socket, answer);
+                    }
                 }
             };
             drop(timeout(STOPPING_TIMEOUT, finishing).await);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{
-    Advanced, BlocksPushed, Data, From, Id, Limits, Request, Response, Selector, Token, signature,
+    Advanced, BlocksPushed, Data, From, Id, Limits, Request, Response, Selector, SubscribeResponse, Token,
+    signature,
 };
 use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
 use alluvium_feed_store::{Cypher, Durability};
@@ -250,6 +251,21 @@ fn a_block_that_no_server_takes_is_refused_at_once() {
     assert!(peer.read("f").is_empty());
 }
 
+/// Connects a peer and answers it until it has its subscription.
+fn attached(peer: &Peer, authority: &Authority) -> SubscribeResponse {
+    let mut replica = peer.replica.lock();
+    replica.connected(&id("space"));
+    loop {
+        let request = replica.next_request(&id("space")).unwrap().expect("something to ask");
+        let answer = authority.handle(request);
+        let found = if let Response::Subscribe(answer) = &answer { Some(answer.clone()) } else { None };
+        replica.answered(&id("space"), answer).unwrap();
+        if let Some(found) = found {
+            return found;
+        }
+    }
+}
+
 #[tokio::test]
 async fn pushed_blocks_are_taken_only_where_they_follow_on_what_is_here() {
     let authority = Authority::new();
@@ -259,18 +275,7 @@ async fn pushed_blocks_are_taken_only_where_they_follow_on_what_is_here() {
     reader.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
     reader.until(&authority, |reader| reader.is_settled() && !reader.read("f").is_empty()).await;
     // It stays connected, but asks nobody: what comes now is only what is pushed.
-    let mut replica = reader.replica.lock();
-    replica.connected(&id("space"));
-    let subscription = loop {
-        let request = replica.next_request(&id("space")).unwrap().expect("something to ask");
-        let answer = authority.handle(request);
-        let found = if let Response::Subscribe(answer) = &answer { Some(answer.clone()) } else { None };
-        replica.answered(&id("space"), answer).unwrap();
-        if let Some(found) = found {
-            break found;
-        }
-    };
-    drop(replica);
+    let subscription = attached(&reader, &authority);
     for text in ["two", "three"] {
         writer.write("f", text);
     }

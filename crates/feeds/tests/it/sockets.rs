@@ -558,3 +558,15 @@ fn a_greeting_tells_when_the_server_pings_and_brings_new_credentials() {
     talk.send_json(&json!({ "_tag": "ListFeedsRequest", "requestId": "3" }));
     assert!(matches!(talk.answer(), Response::ListFeeds(_)));
 }
+
+#[test]
+fn a_socket_that_was_idle_is_not_taken_for_one_that_does_not_read() {
+    let options = SurfaceOptions { reader_timeout: Duration::from_millis(700), ..SurfaceOptions::default() };
+    let site = Site::open(Arc::new(OpenGate), options);
+    let mut talk = Talk::open(&site, ONE_SPACE, Encoding::Json);
+    for _ in 0..3 {
+        // Nothing is said for longer than a reader may take.
+        talk.send_json(&json!({ "_tag": "QueryRequest", "requestId": "q", "waitMs": 800 }));
+        assert!(matches!(talk.answer(), Response::Query(page) if page.blocks.is_empty()));
+    }
+}

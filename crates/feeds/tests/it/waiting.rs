@@ -141,8 +141,8 @@ async fn those_who_wait_by_namespace_hear_of_new_feeds_and_of_nothing_hidden() {
     assert_eq!(page.blocks.len(), 1);
     authority.append(named("one", "h"));
     let Response::Query(page) = hidden.await.unwrap() else { panic!() };
-    let names: Vec<_> = page.blocks.iter().map(|block| block.feed_id.clone().unwrap()).collect();
-    assert_eq!(names, [id("h")]);
+    let seen: Vec<_> = page.blocks.iter().map(|block| block.feed_id.clone().unwrap()).collect();
+    assert_eq!(seen, [id("h")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use alluvium_feed_protocol::{Advanced, FeedAdvanced, Id, Push, Request as Asked, Response as Answer};
+use alluvium_feed_protocol::{Advanced, Block, FeedAdvanced, Id, Push, Request as Asked, Response as Answer};
 
 use crate::principal::Principal;
 use crate::service::{PUSHED_BYTES_MAX, Service};
@@ -154,7 +154,7 @@ pub(super) fn messages(
         });
         match pushed {
             Some(pushed) => {
-                bytes += pushed.blocks.iter().map(|block| block.cost_bytes()).sum::<usize>();
+                bytes += pushed.blocks.iter().map(Block::cost_bytes).sum::<usize>();
                 Advanced::BlocksPushed(pushed)
             }
             None => Advanced::FeedAdvanced(hint),
