@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::check::Report;
 use crate::http::{Connection, Response};
 use crate::random::Random;
-use crate::server::Launch;
+use crate::server::{Launch, Server};
 use crate::tools;
 use crate::writer::{Answer, Kind, Writer};
 
@@ -107,7 +107,7 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
         check_feed(&mut connection, blocks)?;
         fill_feed(&mut connection, &mut blocks)
     });
-    let server = server.and_then(|server| server.kill()).and_then(|launch| launch.start());
+    let server = server.and_then(Server::kill).and_then(|launch| launch.start());
     report.check("the server starts on a full disk after kill -9", || match &server {
         Ok(_) => Ok(()),
         Err(error) => Err(anyhow!("{error:#}")),
