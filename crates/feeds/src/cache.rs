@@ -9,7 +9,7 @@ use alluvium_env::Env;
 use alluvium_feed_protocol::{ErrorCode, Id};
 use parking_lot::Mutex;
 
-use crate::counters::{Counters, Counts};
+use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::ground::Ground;
 use crate::options::Options;
@@ -28,13 +28,18 @@ pub(crate) struct Cache {
     env: Env,
     options: Arc<Options>,
     open: Mutex<Open>,
-    counts: Arc<Counts>,
+    counts: Arc<Counters>,
 }
 
 impl Cache {
-    pub(crate) fn new(folder: &Path, env: Env, options: Arc<Options>) -> io::Result<Self> {
+    pub(crate) fn new(
+        folder: &Path,
+        env: Env,
+        options: Arc<Options>,
+        counts: Arc<Counters>,
+    ) -> io::Result<Self> {
         let ground = Arc::new(Ground::new(folder, &env, options.spaces_max)?);
-        Ok(Self { ground, env, options, open: Mutex::default(), counts: Arc::default() })
+        Ok(Self { ground, env, options, open: Mutex::default(), counts })
     }
 
     /// A space that is there.
@@ -66,9 +71,9 @@ impl Cache {
         Ok(space)
     }
 
-    /// What was done in all spaces.
-    pub(crate) fn counters(&self) -> Counters {
-        self.counts.read(self.open.lock().spaces.len())
+    /// How many spaces are open. Does not wait: while one is opened, nobody knows.
+    pub(crate) fn open_now(&self) -> Option<usize> {
+        self.open.try_lock().map(|open| open.spaces.len())
     }
 
     /// Every open space.

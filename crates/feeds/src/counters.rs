@@ -1,66 +1,90 @@
-//! What a service has done, in numbers.
+//! What is counted of feeds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::append::Done;
+use alluvium_feed_protocol::Response;
 
-/// What a service has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Append requests that were carried out, repetitions included.
-    pub appends: u64,
-    /// Blocks that got a position.
-    pub blocks: u64,
-    /// Blocks that were there already.
-    pub duplicates: u64,
-    /// Blocks whose key was taken by other bytes.
-    pub conflicts: u64,
-    /// Appends after which a feed or the space had more than its soft limit.
-    pub over_soft_limit: u64,
-    /// Pages that were looked for in a store.
-    pub pages: u64,
-    /// Spaces that are open.
-    pub open_spaces: u64,
-}
-
-/// The numbers as they grow.
+/// Counts of one service.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     appends: AtomicU64,
     blocks: AtomicU64,
+    queries: AtomicU64,
+    blocks_read: AtomicU64,
+    refused: AtomicU64,
     duplicates: AtomicU64,
     conflicts: AtomicU64,
     over_soft_limit: AtomicU64,
     pages: AtomicU64,
 }
 
-impl Counts {
-    /// An append inside a transaction; one that fails with its transaction is counted all the same.
-    pub(crate) fn appended(&self, done: &Done) {
-        let response = &done.response;
-        let (all, duplicates) = (response.positions.len() as u64, response.duplicates);
-        let conflicts = response.conflicts.len() as u64;
-        self.appends.fetch_add(1, Ordering::Relaxed);
-        self.blocks.fetch_add(all.saturating_sub(duplicates + conflicts), Ordering::Relaxed);
-        self.duplicates.fetch_add(duplicates, Ordering::Relaxed);
-        self.conflicts.fetch_add(conflicts, Ordering::Relaxed);
-        self.over_soft_limit.fetch_add(u64::from(done.is_large), Ordering::Relaxed);
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counted {
+    /// Spaces that are open at this moment.
+    pub open_spaces: u64,
+    /// Appends that are durable, repetitions among them.
+    pub appends: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Queries that were answered with blocks, or with none.
+    pub queries: u64,
+    /// The blocks of their answers.
+    pub blocks_read: u64,
+    /// Messages that were answered with an error.
+    pub refused: u64,
+    /// Blocks of appends that were there already.
+    pub duplicates: u64,
+    /// Blocks of appends whose key was taken by other bytes.
+    pub conflicts: u64,
+    /// Appends after which a feed or the space had more than its soft limit; those that failed in the end among them.
+    pub over_soft_limit: u64,
+    /// Pages that were looked for in a store: queries that wait look again, and may share a look.
+    pub pages: u64,
+}
+
+impl Counters {
+    /// Counts what a message came to.
+    pub(crate) fn count(&self, answer: &Response) {
+        let (one, number) = match answer {
+            Response::Append(append) => (&self.appends, Some((&self.blocks, append.positions.len()))),
+            Response::Query(page) => (&self.queries, Some((&self.blocks_read, page.blocks.len()))),
+            Response::Error(_) => (&self.refused, None),
+            _ => return,
+        };
+        if let Response::Append(append) = answer {
+            self.duplicates.fetch_add(append.duplicates, Relaxed);
+            self.conflicts.fetch_add(append.conflicts.len() as u64, Relaxed);
+        }
+        one.fetch_add(1, Relaxed);
+        if let Some((counter, number)) = number {
+            counter.fetch_add(number as u64, Relaxed);
+        }
     }
 
+    /// Counts an append that leaves a feed or the space larger than is good for it.
+    pub(crate) fn large(&self) {
+        self.over_soft_limit.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a look for a page.
     pub(crate) fn page(&self) {
-        self.pages.fetch_add(1, Ordering::Relaxed);
+        self.pages.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn read(&self, open_spaces: usize) -> Counters {
-        Counters {
-            appends: self.appends.load(Ordering::Relaxed),
-            blocks: self.blocks.load(Ordering::Relaxed),
-            duplicates: self.duplicates.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            over_soft_limit: self.over_soft_limit.load(Ordering::Relaxed),
-            pages: self.pages.load(Ordering::Relaxed),
+    /// The counts now.
+    pub(crate) fn counted(&self, open_spaces: usize) -> Counted {
+        Counted {
             open_spaces: open_spaces as u64,
+            appends: self.appends.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            queries: self.queries.load(Relaxed),
+            blocks_read: self.blocks_read.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            duplicates: self.duplicates.load(Relaxed),
+            conflicts: self.conflicts.load(Relaxed),
+            over_soft_limit: self.over_soft_limit.load(Relaxed),
+            pages: self.pages.load(Relaxed),
         }
     }
 }

@@ -27,7 +27,7 @@ mod subscribe;
 mod waiters;
 
 pub use alluvium_feed_protocol::{Limits, limits};
-pub use counters::Counters;
+pub use counters::Counted;
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
 pub use principal::{Gate, OpenGate, Principal};

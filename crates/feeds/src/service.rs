@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use alluvium_env::{DiskLock, Env};
 use alluvium_feed_protocol::{
-    AppendRequest, BlocksPushed, ErrorCode, Hello, Id, Limits, QueryRequest, Request, Response,
+    AppendRequest, BlocksPushed, ErrorCode, Hello, Id, Limits, QueryRequest, Request, RequestId, Response,
     UnsubscribeResponse, Welcome,
 };
 
 use crate::append::Checked;
 use crate::cache::Cache;
-use crate::counters::Counters;
+use crate::counters::{Counted, Counters};
 use crate::failure::Failure;
 use crate::hub::Listener;
 use crate::options::Options;
@@ -44,6 +44,7 @@ pub enum OpenError {
 pub struct Service {
     options: Arc<Options>,
     cache: Cache,
+    counters: Arc<Counters>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -54,8 +55,14 @@ impl Service {
         let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
         options.limits = options.limits.within_hard();
         let options = Arc::new(options);
-        let cache = Cache::new(folder, env, Arc::clone(&options))?;
-        Ok(Self { options, cache, _lock: lock })
+        let counters = Arc::new(Counters::default());
+        let cache = Cache::new(folder, env, Arc::clone(&options), Arc::clone(&counters))?;
+        Ok(Self { options, cache, counters, _lock: lock })
+    }
+
+    /// What was counted since the service was opened.
+    pub fn counted(&self) -> Counted {
+        self.counters.counted(self.cache.open_now().unwrap_or_default())
     }
 
     /// What messages may hold.
@@ -79,7 +86,14 @@ impl Service {
             }
             request => self.carry_out(principal, space, &request, listener),
         };
-        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+        self.told(outcome, id)
+    }
+
+    /// The answer that an outcome comes to, counted.
+    fn told(&self, outcome: Result<Response, Failure>, id: RequestId) -> Response {
+        let answer = outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)));
+        self.counters.count(&answer);
+        answer
     }
 
     /// Appends several requests in one transaction, as they are when they wait for the writer together.
@@ -116,10 +130,8 @@ impl Service {
         let mut outcomes = outcomes.into_iter();
         let missing = || Err(Failure::refused(ErrorCode::Internal, "an append without an outcome"));
         let answers = ids.into_iter().zip(prepared).map(|(id, prepared)| {
-            match prepared.and_then(|()| outcomes.next().unwrap_or_else(missing)) {
-                Ok(response) => Response::Append(response),
-                Err(failure) => Response::Error(failure.into_response(id)),
-            }
+            let outcome = prepared.and_then(|()| outcomes.next().unwrap_or_else(missing));
+            self.told(outcome.map(Response::Append), id)
         });
         let answers = answers.collect();
         if let Some((open, announcement)) = announcement {
@@ -143,7 +155,7 @@ impl Service {
             Request::Query(query) if query.wait_ms.is_some() => self.wait(principal, space, query).await,
             request => self.on_blocking_thread(principal, space, request, listener).await,
         };
-        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+        self.told(outcome, id)
     }
 
     async fn on_blocking_thread(
@@ -296,11 +308,6 @@ impl Service {
         })
     }
 
-    /// What was done since the service was opened.
-    pub fn counters(&self) -> Counters {
-        self.cache.counters()
-    }
-
     /// Removes a feed's blocks below a position for good; how many that were. For operators: no message does this.
     pub fn prune(&self, space: &Id, feed: &Id, below: u64) -> Result<u64, String> {
         self.with_space(space, |open| open.prune(feed, below))
@@ -313,7 +320,7 @@ impl Service {
 
     fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
         let outcome = self.cache.existing(space).and_then(|open| act(&open));
-        outcome.map_err(|failure| failure.into_response(alluvium_feed_protocol::RequestId::default()).message)
+        outcome.map_err(|failure| failure.into_response(RequestId::default()).message)
     }
 
     /// Removes expired subscriptions and brings guards up to date. To be called once a minute.

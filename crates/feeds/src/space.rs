@@ -13,7 +13,7 @@ use alluvium_feed_store::{Database, StoreError, spaces};
 use parking_lot::Mutex;
 
 use crate::append::{self, Checked, Remembered};
-use crate::counters::Counts;
+use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::ground::{DATABASE, Ground};
 use crate::guard::{Guard, Note};
@@ -52,7 +52,7 @@ pub(crate) struct Space {
     rested_at: AtomicU64,
     /// Held while blocks or feeds are written.
     remembered: Mutex<Remembered>,
-    counts: Arc<Counts>,
+    counts: Arc<Counters>,
 }
 
 impl Space {
@@ -62,7 +62,7 @@ impl Space {
         id: &Id,
         env: &Env,
         options: &Arc<Options>,
-        counts: &Arc<Counts>,
+        counts: &Arc<Counters>,
     ) -> Result<Self, Failure> {
         let read = Guard::read(env.disk.as_ref(), &ground.folder_of(id));
         let guard = read.map_err(|error| StoreError::File { what: "the guard of a space", error })?;
@@ -188,7 +188,9 @@ impl Space {
                         if !is_alone {
                             transaction.prepare_cached("RELEASE request")?.execute([])?;
                         }
-                        self.counts.appended(&done);
+                        if done.is_large {
+                            self.counts.large();
+                        }
                         moved.extend(done.grown.iter().map(Moved::from));
                         remembered.keep(done.grown);
                         outcomes.push(Ok(done.response));

@@ -193,15 +193,15 @@ fn more_than_is_good_for_a_feed_or_a_space_is_said_and_counted_but_not_refused()
     options.limits.feeds_soft_max = 2;
     let authority = Authority::with(options);
     let first = authority.append(append((0..2).map(|n| block("f", "a", n, "x")).collect()));
-    assert_eq!((first.warnings.len(), authority.service().counters().over_soft_limit), (0, 0));
+    assert_eq!((first.warnings.len(), authority.service().counted().over_soft_limit), (0, 0));
     let third = authority.append(append((2..4).map(|n| block("f", "a", n, "x")).collect()));
     assert!(matches!(&third.warnings[..], [only] if only.contains("`f`")), "{:?}", third.warnings);
     authority.append(append(vec![block("g", "a", 0, "x")]));
     let new = authority.append(append(vec![block("h", "a", 0, "x")]));
     assert!(matches!(&new.warnings[..], [only] if only.contains("the space")), "{:?}", new.warnings);
     authority.append(append(vec![block("h", "a", 0, "x"), block("h", "a", 1, "x"), block("g", "a", 0, "y")]));
-    let counters = authority.service().counters();
-    assert_eq!((counters.appends, counters.blocks), (5, 7));
+    let counters = authority.service().counted();
+    assert_eq!((counters.appends, counters.blocks), (5, 9));
     assert_eq!((counters.duplicates, counters.conflicts, counters.over_soft_limit), (1, 1, 2));
     assert_eq!(counters.open_spaces, 1);
 }

@@ -87,7 +87,7 @@ fn wait_for(
 
 /// Lets tasks run until so many pages were looked for.
 async fn until_pages(authority: &Authority, pages: u64) {
-    while authority.service().counters().pages < pages {
+    while authority.service().counted().pages < pages {
         tokio::task::yield_now().await;
     }
 }
@@ -110,7 +110,7 @@ async fn a_commit_makes_only_those_ask_the_store_whom_it_concerns() {
     for number in 0..COMMITS {
         authority.append(append(vec![block("g", "b", number, "not waited for")]));
     }
-    let asked = authority.service().counters().pages;
+    let asked = authority.service().counted().pages;
     // A commit that comes while one looks for the first time has it look once more, or twice.
     assert!(asked <= WAITING * 4, "{asked} pages for {COMMITS} commits that concern nobody");
     authority.append(append(vec![block("f", "a", 1, "waited for"), block("own-7", "a", 0, "x")]));
