@@ -20,3 +20,4 @@ pub use exit::{
 };
 pub use logging::log_to_stderr;
 pub use serve::serve;
+pub use watch::operations;

@@ -15,6 +15,7 @@
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `sight` – metrics that move as they should, health, and names of requests.
+//! * `openapi` – the description of the HTTP surface, tried status by status.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -34,6 +35,7 @@ mod http;
 mod jetstream;
 mod many_streams;
 mod message;
+mod openapi;
 mod procfs;
 mod random;
 mod server;
@@ -92,6 +94,8 @@ enum Claim {
     FeedSockets(sockets::crowd::Options),
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
     Sight,
+    /// `docs/openapi.json`: every path, method and status of it is tried, and every operation is in it.
+    Openapi,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -127,6 +131,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Websockets => sockets::peers::run(&mut report)?,
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::Sight => sight::run(&binary, &mut report)?,
+        Claim::Openapi => openapi::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

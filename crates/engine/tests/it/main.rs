@@ -5,6 +5,7 @@ mod basics;
 mod bootstrap;
 mod buckets;
 mod contract;
+mod counted;
 mod damage;
 mod folding;
 mod forks;
