@@ -230,7 +230,7 @@ fn contract_of_bucketed() -> Vec<Trial> {
     let appends = "/ds/{bucket}/{stream}/appends";
     let checkpoint = "/ds/{bucket}/{stream}/checkpoint";
     vec![
-        trial("GET", appends, "/ds/docs/a/appends?from=3", 200),
+        trial("GET", appends, "/ds/docs/a/appends?from=5", 200),
         trial("GET", appends, "/ds/docs/a/appends?from=x", 400),
         trial("GET", appends, "/ds/docs/none/appends", 404),
         trial("GET", checkpoint, "/ds/docs/a/checkpoint", 404),
@@ -277,7 +277,7 @@ fn feeds() -> Vec<Trial> {
         [("/feeds/v1/ws", "/feeds/v1/ws"), ("/feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/x/ws")]
     {
         trials.push(trial("GET", path, target, 101).with(HANDSHAKE));
-        trials.push(trial("GET", path, target, 400));
+        trials.push(trial("GET", path, target, 426));
     }
     let posts = [
         of(

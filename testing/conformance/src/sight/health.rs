@@ -59,7 +59,7 @@ fn recovering(binary: &Path) -> Result<()> {
     launch.listen = server.address;
     Connection::open(server.address)?.send("PUT", "a", &[TEXT], b"kept")?.expect(&[201], "create")?;
     server.stop()?;
-    let manifest = fs::read_dir(&data)?
+    let manifest = fs::read_dir(data.join("streams"))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path().join("MANIFEST")))
         .find(|path| path.is_file())
         .context("no manifest")?;
