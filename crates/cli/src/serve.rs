@@ -151,7 +151,7 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
             + &top::docs_markdown()),
-        ConfigCommand::Operations => Ok(operations().map(|name| format!("{name}\n")).collect()),
+        ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

@@ -42,7 +42,7 @@ async fn appends_batches_and_folds_are_counted_as_they_happen() {
 
 #[tokio::test]
 async fn an_engine_is_full_from_the_first_refusal_until_there_is_room_for_a_segment() {
-    let mut world = World::new();
+    let world = World::new();
     world.create("s", Lifetime::Forever).await;
     world.disk.set_capacity(Some(0));
     let stream = path("s");
