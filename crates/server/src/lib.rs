@@ -9,6 +9,7 @@ mod logging;
 mod serve;
 mod site;
 mod store;
+mod subscriptions;
 
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,

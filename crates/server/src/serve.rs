@@ -16,6 +16,7 @@ use crate::{
     logging,
     site::{Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
+    subscriptions,
 };
 
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
@@ -36,8 +37,10 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let streams_options = streams_options(config, Arc::clone(&responses));
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
+    let subscriptions = subscriptions::open(config, &store, env.clone())?;
     let streams = Streams::new(store.backend(), env, streams_options, shutdown.clone());
-    let site = Site::new(streams, surface);
+    let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
+    let site = Site::new(streams, surface, subscribed);
     let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
@@ -52,6 +55,9 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     })?;
     if let Some(feeds) = feeds {
         feeds.close();
+    }
+    if let Some(subscriptions) = subscriptions {
+        subscriptions.stop();
     }
     store.close();
     tracing::info!("stopped");

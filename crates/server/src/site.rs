@@ -8,6 +8,7 @@ use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
 use alluvium_streams::Streams;
+use alluvium_subscriptions::http as subscriptions;
 
 use crate::config::Config;
 
@@ -21,18 +22,27 @@ const SWEEP_EVERY: Duration = Duration::from_mins(1);
 pub(crate) struct Site {
     streams: Streams,
     feeds: Option<Surface>,
+    subscriptions: Option<subscriptions::Surface>,
 }
 
 impl Site {
-    pub(crate) fn new(streams: Streams, feeds: Option<Surface>) -> Self {
-        Self { streams, feeds }
+    pub(crate) fn new(
+        streams: Streams,
+        feeds: Option<Surface>,
+        subscriptions: Option<subscriptions::Surface>,
+    ) -> Self {
+        Self { streams, feeds, subscriptions }
     }
 }
 
 impl Handler for Site {
     async fn handle(&self, request: Request) -> Response {
-        match &self.feeds {
-            Some(feeds) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
+        match (&self.feeds, &self.subscriptions) {
+            (Some(feeds), _) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
+            // Out of the way of streams, where most requests go.
+            (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
+                Box::pin(subscriptions.handle(request)).await
+            }
             _ => self.streams.handle(request).await,
         }
     }

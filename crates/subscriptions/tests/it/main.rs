@@ -1,0 +1,1 @@
+//! Subscriptions over a real engine, from outside.
