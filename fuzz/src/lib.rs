@@ -9,4 +9,5 @@ pub mod ingest;
 pub mod journal;
 pub mod jss;
 pub mod protocol;
+pub mod subscription;
 pub mod websocket;

@@ -126,6 +126,14 @@ impl ChangeWatch {
         Changed { paths: streams.into_iter().filter_map(path).collect(), missed }
     }
 
+    /// Stops noting changes, or begins again: what changes between is not told of.
+    pub fn set_watching(&self, is_watching: bool) {
+        let was_watching = self.inner.changes.is_watched.swap(is_watching, Ordering::SeqCst);
+        if was_watching && !is_watching {
+            drop(self.take());
+        }
+    }
+
     /// Waits until there may be something to take.
     pub async fn changed(&self) {
         self.inner.changes.arrived.notified().await;
@@ -134,7 +142,6 @@ impl ChangeWatch {
 
 impl Drop for ChangeWatch {
     fn drop(&mut self) {
-        self.inner.changes.is_watched.store(false, Ordering::SeqCst);
-        drop(self.take());
+        self.set_watching(false);
     }
 }

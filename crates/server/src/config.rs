@@ -98,7 +98,9 @@ impl Config {
             )));
         }
         if self.webhook_key_rotation < alluvium_subscriptions::KEY_ROTATION_MIN {
-            return Err(ConfigError::Contradiction("`webhook-key-rotation` must be at least an hour".to_owned()));
+            return Err(ConfigError::Contradiction(
+                "`webhook-key-rotation` must be at least an hour".to_owned(),
+            ));
         }
         if self.shards.is_some_and(|shards| shards > usize::from(SHARDS_MAX)) {
             return Err(ConfigError::Contradiction(format!("`shards` must be at most {SHARDS_MAX}")));

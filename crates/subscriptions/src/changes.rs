@@ -74,9 +74,8 @@ impl Core {
             if subscription.created.config.wake_stream.as_deref() == Some(&*name) {
                 continue;
             }
-            let is_known = book
-                .number_of(path)
-                .is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));
+            let is_known =
+                book.number_of(path).is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));
             if !is_known && !has_room {
                 add(&self.counters.links_refused);
                 tracing::warn!(stream = %path, "there is no room for one more followed stream");

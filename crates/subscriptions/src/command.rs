@@ -1,8 +1,8 @@
 //! What is asked of subscriptions, and what comes of it.
 
 use alluvium_engine::StorageError;
-use alluvium_protocol::subscription::{Config, WakeRequest};
 use alluvium_protocol::StreamPath;
+use alluvium_protocol::subscription::{Config, WakeRequest};
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::oneshot;

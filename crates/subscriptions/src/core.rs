@@ -14,7 +14,7 @@ use alluvium_protocol::subscription::PatternSet;
 use bytes::Bytes;
 
 use crate::book::Book;
-use crate::command::{Answer, Command, Refusal, Request};
+use crate::command::{Answer, Command, Refusal, Request, What};
 use crate::counters::{Counters, add, set};
 use crate::delivery::Delivered;
 use crate::keys::Keys;
@@ -59,8 +59,10 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(engine: Engine, env: Env, options: Options) -> Self {
+        let watch = engine.watch_changes();
+        watch.set_watching(false);
         Self {
-            watch: Arc::new(engine.watch_changes()),
+            watch: Arc::new(watch),
             engine,
             env,
             options,
@@ -118,12 +120,7 @@ impl Core {
     /// Takes a request. Its answer may come at once or later.
     pub fn command(&mut self, command: Command) {
         if self.keys.is_empty() {
-            if self.early.len() < COMMANDS_MAX {
-                self.early.push_back(command);
-            } else {
-                drop(command.reply.send(Err(Refusal::Busy)));
-            }
-            return;
+            return self.early(command);
         }
         // An append that was answered before this request was sent is known before it is decided.
         self.take_changes();
@@ -136,6 +133,23 @@ impl Core {
                 Some(place) => self.step(place, Step::Request(what, reply)),
                 None => self.without_subscription(id, what, reply),
             },
+        }
+    }
+
+    /// Takes a request from before there are keys, which are made with the first subscription: a server that has none
+    /// writes nothing.
+    fn early(&mut self, command: Command) {
+        let Command { request, reply } = command;
+        match request {
+            Request::About { what: What::Delete, .. } => drop(reply.send(Ok(Answer::NoContent))),
+            Request::Keys | Request::About { what: What::Put { .. }, .. } => {
+                if self.early.len() < COMMANDS_MAX {
+                    self.early.push_back(Command { request, reply });
+                } else {
+                    drop(reply.send(Err(Refusal::Busy)));
+                }
+            }
+            Request::About { .. } => drop(reply.send(Err(Refusal::NotFound))),
         }
     }
 
@@ -192,6 +206,7 @@ impl Core {
         let timer_ms = self.timers.peek().map_or(u64::MAX, |Reverse((deadline_ms, _))| *deadline_ms);
         let keys_ms = match (self.keys_busy, self.keys.is_empty()) {
             (true, _) => u64::MAX,
+            (false, true) if self.early.is_empty() => u64::MAX,
             (false, true) => self.keys_blocked_until_ms,
             (false, false) => {
                 self.keys.due_ms(self.now_ms(), self.rotation_ms()).max(self.keys_blocked_until_ms)
@@ -260,7 +275,8 @@ impl Core {
             return;
         }
         let deadline_ms = subscription.state.deadline_ms(subscription.is_pending());
-        let Some(deadline_ms) = deadline_ms.map(|deadline| deadline.max(subscription.blocked_until_ms)) else {
+        let Some(deadline_ms) = deadline_ms.map(|deadline| deadline.max(subscription.blocked_until_ms))
+        else {
             return;
         };
         if subscription.timer_ms.is_none_or(|known| deadline_ms < known) {
@@ -405,7 +421,9 @@ impl Core {
         if self.keys_busy || now_ms < self.keys_blocked_until_ms {
             return;
         }
-        let keys = if self.keys.is_empty() {
+        let keys = if self.keys.is_empty() && self.early.is_empty() {
+            return;
+        } else if self.keys.is_empty() {
             Keys::first(self.seed(), self.seed(), now_ms)
         } else if now_ms >= self.keys.due_ms(now_ms, self.rotation_ms()) {
             self.keys.rotated(now_ms, self.rotation_ms(), self.seed())
@@ -431,7 +449,9 @@ impl Core {
 
     /// Forgets a subscription.
     pub(crate) fn remove(&mut self, place: u32) {
-        let Some(mut subscription) = self.places.get_mut(place as usize).and_then(Option::take) else { return };
+        let Some(mut subscription) = self.places.get_mut(place as usize).and_then(Option::take) else {
+            return;
+        };
         for stream in subscription.links.by_stream.keys().copied().collect::<Vec<_>>() {
             self.book.unlink((place, &mut subscription.links), stream);
         }
@@ -450,9 +470,11 @@ impl Core {
         }
     }
 
-    /// Keeps the figures of what there is.
+    /// Keeps the figures of what there is, and looks at streams only if somebody wants to know.
     pub(crate) fn count(&self) {
         set(&self.counters.subscriptions, self.by_id.len());
         set(&self.counters.links, self.book.links);
+        // Without subscriptions an append leaves no note.
+        self.watch.set_watching(!self.by_id.is_empty());
     }
 }

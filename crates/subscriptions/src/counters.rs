@@ -79,7 +79,11 @@ impl Counters {
             wakes: get(&self.wakes),
             delivered: get(&self.delivered),
             done: get(&self.done),
-            failed: Failure::ALL.iter().zip(&self.failed).map(|(class, count)| (class.name(), get(count))).collect(),
+            failed: Failure::ALL
+                .iter()
+                .zip(&self.failed)
+                .map(|(class, count)| (class.name(), get(count)))
+                .collect(),
             retries: get(&self.retries),
             in_flight: get(&self.in_flight),
             queued: get(&self.queued),

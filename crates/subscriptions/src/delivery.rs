@@ -27,6 +27,22 @@ pub struct Delivery {
     pub timeout: Duration,
 }
 
+impl Delivery {
+    /// One that belongs to nothing, to try a [`Transport`] with.
+    pub fn to(url: &str, timeout: Duration) -> Self {
+        Self {
+            place: (u32::MAX, u64::MAX),
+            fencing: Fencing { wake_id: String::new(), generation: 0 },
+            covers: Vec::new(),
+            is_retry: false,
+            url: url.to_owned(),
+            body: Bytes::from_static(b"{}"),
+            signature: "t=1,kid=ds_x,ed25519=y".to_owned(),
+            timeout,
+        }
+    }
+}
+
 /// How far a stream is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {

@@ -55,9 +55,7 @@ impl Core {
         let has_more = streams.len() > limit;
         streams.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         streams.truncate(limit);
-        let stream = |(name, link): &(String, &Link)| {
-            json!({ "path": name, "link_type": link_type(link), "acked_offset": acked_offset(link) })
-        };
+        let stream = |(name, link): &(String, &Link)| json!({ "path": name, "link_type": link_type(link), "acked_offset": acked_offset(link) });
         let streams: Vec<Value> = streams.iter().map(stream).collect();
         let signing = || {
             json!({
@@ -104,7 +102,8 @@ impl Core {
             .take(WAKE_STREAMS_MAX - pending.len());
         let (mut told, mut covers) = (Vec::new(), Vec::new());
         for stream in pending.into_iter().chain(quiet) {
-            let Some((path, link)) = self.book.path(stream).zip(subscription.links.by_stream.get(&stream)) else {
+            let Some((path, link)) = self.book.path(stream).zip(subscription.links.by_stream.get(&stream))
+            else {
                 continue;
             };
             let end = self.book.end(stream);

@@ -100,7 +100,12 @@ impl State {
     }
 
     /// What is asked about a subscription; `None` for a method that its path does not take.
-    async fn asked(&self, method: &Method, action: Action, request: Request) -> Result<Option<What>, Refusal> {
+    async fn asked(
+        &self,
+        method: &Method,
+        action: Action,
+        request: Request,
+    ) -> Result<Option<What>, Refusal> {
         Ok(Some(match (method, action) {
             (&Method::GET | &Method::HEAD, Action::Itself) => {
                 let (after, limit) = page(request.uri().query())?;

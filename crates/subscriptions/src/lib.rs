@@ -40,7 +40,7 @@ mod target;
 mod wakes;
 mod write;
 
-pub use crate::command::{Answer, Command, Refusal, Request};
+pub use crate::command::{Answer, Command, Refusal, Request, What};
 pub use crate::core::Core;
 pub use crate::counters::{Counters, CountersSnapshot};
 pub use crate::delivery::{Delivered, Delivery, Failure, Outcome, Transport};

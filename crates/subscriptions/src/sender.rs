@@ -28,8 +28,7 @@ impl Sender {
     /// A webhook came back.
     pub(crate) fn returned(&mut self, delivery: &Delivery) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.retries_in_flight =
-            self.retries_in_flight.saturating_sub(usize::from(delivery.is_retry));
+        self.retries_in_flight = self.retries_in_flight.saturating_sub(usize::from(delivery.is_retry));
     }
 
     fn next(&mut self, turns: usize) -> Option<((u32, u64), bool)> {

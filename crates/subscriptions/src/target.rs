@@ -119,7 +119,12 @@ impl fmt::Debug for Guarded {
 const NOT_PUBLIC: &str = "an address is not on the public internet";
 
 impl Resolver for Guarded {
-    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().ok_or(ureq::Error::HostNotFound)?;
         let mut resolved = self.empty();
         match &self.names {
@@ -234,4 +239,3 @@ fn class_of(error: &ureq::Error) -> Failure {
         _ => Failure::Connection,
     }
 }
-

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use alluvium_protocol::subscription::{Ack, ClaimRefusal, Due, Event, Kind, Phase, WakeRequest, name_of, parse_name};
+use alluvium_protocol::subscription::{
+    Ack, ClaimRefusal, Due, Event, Kind, Phase, WakeRequest, name_of, parse_name,
+};
 use alluvium_protocol::{Offset, StreamPath};
 use bytes::Bytes;
 use http::StatusCode;
@@ -157,7 +159,13 @@ impl Core {
     }
 
     /// Whether a request is about the wake that is under way.
-    fn admitted(&self, place: u32, token: &str, request: &WakeRequest, kind: Kind) -> Result<&Subscription, Refusal> {
+    fn admitted(
+        &self,
+        place: u32,
+        token: &str,
+        request: &WakeRequest,
+        kind: Kind,
+    ) -> Result<&Subscription, Refusal> {
         let now_ms = self.now_ms();
         let subscription = self.at(place).ok_or(Refusal::NotFound)?;
         if subscription.kind() != kind {
@@ -180,7 +188,8 @@ impl Core {
         let mut entries = Vec::new();
         // Whoever calls back has the webhook, whatever came of sending it.
         let is_news = is_callback && subscription.state.is_sending();
-        let extended = if is_news { Event::Accepted { until_ms: Some(until_ms) } } else { Event::Extended { until_ms } };
+        let extended =
+            if is_news { Event::Accepted { until_ms: Some(until_ms) } } else { Event::Extended { until_ms } };
         if is_news || !request.done {
             entries.push(Entry::Event(extended));
         }
@@ -231,20 +240,23 @@ impl Core {
     /// Acknowledgements as cursors. One that cannot be refuses all.
     fn checked(&self, subscription: &Subscription, acks: &[Ack]) -> Result<Vec<Cursor>, Refusal> {
         let one = |ack: &Ack| {
-            let unknown = || Refusal::InvalidOffset("an acknowledged stream is not the subscription's".to_owned());
+            let unknown =
+                || Refusal::InvalidOffset("an acknowledged stream is not the subscription's".to_owned());
             let path = ack.stream.as_ref().ok_or_else(unknown)?;
             let stream = self.book.number_of(path).ok_or_else(unknown)?;
             let link = subscription.links.by_stream.get(&stream).ok_or_else(unknown)?;
             let name = || name_of(path).unwrap_or_default().into_owned();
-            let offset = ack
-                .offset
-                .ok_or_else(|| Refusal::InvalidOffset(format!("no offset of `{}` was acknowledged", name())))?;
+            let offset = ack.offset.ok_or_else(|| {
+                Refusal::InvalidOffset(format!("no offset of `{}` was acknowledged", name()))
+            })?;
             let end = self.book.end(stream);
             if link.acked.is_some_and(|acked| offset < acked) {
                 return Err(Refusal::InvalidOffset(format!("`{}` is read further already", name())));
             }
             let end = end
-                .filter(|end| offset.position <= end.tail.position && offset.append_index <= end.tail.append_index)
+                .filter(|end| {
+                    offset.position <= end.tail.position && offset.append_index <= end.tail.append_index
+                })
                 .ok_or_else(|| Refusal::InvalidOffset(format!("`{}` does not reach that far", name())))?;
             Ok(Cursor { path: path.clone(), incarnation: end.incarnation, offset })
         };
@@ -339,7 +351,10 @@ impl Core {
                 }
             }
         }
-        if self.at(place).is_some_and(|subscription| subscription.state.is_sending() && !subscription.is_sending) {
+        if self
+            .at(place)
+            .is_some_and(|subscription| subscription.state.is_sending() && !subscription.is_sending)
+        {
             self.send(place);
         }
     }
@@ -358,7 +373,8 @@ impl Core {
                     let Some(path) = link.path() else { continue };
                     let end = self.engine.end_of(&path);
                     let Some((subscription, book)) = self.with_book(place) else { return };
-                    let glob = name_of(&path).is_some_and(|name| subscription.is_meant(&name)) && end.is_some();
+                    let glob =
+                        name_of(&path).is_some_and(|name| subscription.is_meant(&name)) && end.is_some();
                     let (incarnation, acked) = (link.incarnation(), link.offset());
                     let new = Link { explicit: true, glob, incarnation, acked };
                     book.link((place, &mut subscription.links), &path, end, new, |link| link.explicit = true);

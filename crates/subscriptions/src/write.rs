@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use alluvium_engine::{
-    AppendError, AppendRequest, CreateError, CreateRequest, DeleteError, Engine, PublishError, PublishRequest,
-    StorageError,
+    AppendError, AppendRequest, CreateError, CreateRequest, DeleteError, Engine, PublishError,
+    PublishRequest, StorageError,
 };
 use alluvium_protocol::{ContentType, Incarnation, Lifetime, Offset, StreamPath};
 use bytes::Bytes;
 
+use crate::command::{Answer, Refusal};
 use crate::keys::Keys;
 use crate::record::Entry;
 use crate::subscription::{History, Reply};
-use crate::command::{Answer, Refusal};
 
 /// The stream with the keys.
 pub(crate) fn keys_path() -> StreamPath {
@@ -64,7 +64,10 @@ pub(crate) enum WriteError {
 
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Write").field("place", &self.place).field("purpose", &self.purpose).finish_non_exhaustive()
+        f.debug_struct("Write")
+            .field("place", &self.place)
+            .field("purpose", &self.purpose)
+            .finish_non_exhaustive()
     }
 }
 
@@ -141,7 +144,11 @@ fn create_request(body: Bytes) -> CreateRequest {
 }
 
 /// Makes a history of these records, the last of which makes it count. What an interrupted creation has left goes first.
-pub(crate) async fn create(engine: Engine, path: StreamPath, records: Vec<Bytes>) -> Result<Written, WriteError> {
+pub(crate) async fn create(
+    engine: Engine,
+    path: StreamPath,
+    records: Vec<Bytes>,
+) -> Result<Written, WriteError> {
     if engine.end_of(&path).is_some() {
         engine.delete(&path).await?;
     }
@@ -200,7 +207,11 @@ pub(crate) async fn delete(engine: Engine, path: StreamPath, at: Written) -> Res
 }
 
 /// Writes a wake event to a stream that the application has made, in the type that it has.
-pub(crate) async fn announce(engine: Engine, path: StreamPath, event: Vec<u8>) -> Result<Written, WriteError> {
+pub(crate) async fn announce(
+    engine: Engine,
+    path: StreamPath,
+    event: Vec<u8>,
+) -> Result<Written, WriteError> {
     let head = engine.head(&path).map_err(|error| WriteError::Other(error.to_string()))?;
     let mut body = event;
     if !head.content_type.is_json() {
@@ -229,7 +240,8 @@ pub(crate) async fn keys(engine: Engine, body: Bytes) -> Result<Written, WriteEr
         Err(error) => return Err(error.into()),
     };
     let end = engine.end_of(&path).ok_or_else(|| WriteError::Other("no keys".to_owned()))?;
-    let written = append(engine.clone(), path.clone(), Written { incarnation, tail: end.tail }, body.clone()).await?;
+    let written =
+        append(engine.clone(), path.clone(), Written { incarnation, tail: end.tail }, body.clone()).await?;
     snapshot(engine, path, written, body).await
 }
 

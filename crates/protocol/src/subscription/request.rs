@@ -59,8 +59,7 @@ impl WakeRequest {
             None | Some(Value::Null) => None,
             Some(value) => Some(value.as_u64().ok_or(InvalidRequest::Field("generation", "an integer"))?),
         };
-        let fencing =
-            wake_id.zip(generation).map(|(wake_id, generation)| Fencing { wake_id, generation });
+        let fencing = wake_id.zip(generation).map(|(wake_id, generation)| Fencing { wake_id, generation });
         let done = match document.get("done") {
             None | Some(Value::Null) => false,
             Some(value) => value.as_bool().ok_or(InvalidRequest::Field("done", "true or false"))?,

@@ -36,7 +36,9 @@ pub(super) enum Action {
 
 /// Whether a path is one of subscriptions, and not of streams.
 pub fn is_owned(path: &str) -> bool {
-    path == JWKS_PATH || path == SUBSCRIPTIONS_PATH.trim_end_matches('/') || path.starts_with(SUBSCRIPTIONS_PATH)
+    path == JWKS_PATH
+        || path == SUBSCRIPTIONS_PATH.trim_end_matches('/')
+        || path.starts_with(SUBSCRIPTIONS_PATH)
 }
 
 /// Whether a request to a path brings the token of a wake in `Authorization`: nobody else's credentials.
@@ -67,7 +69,8 @@ impl Route {
             Some("release") => Action::Release,
             Some(rest) => {
                 let name = rest.strip_prefix("streams/").ok_or(Refusal::NoSuchResource)?;
-                let name = percent_decoded(name).ok_or_else(|| Refusal::Invalid("the path is not UTF-8".to_owned()))?;
+                let name = percent_decoded(name)
+                    .ok_or_else(|| Refusal::Invalid("the path is not UTF-8".to_owned()))?;
                 Action::Stream(parse_name(&name).map_err(|error| Refusal::Invalid(error.to_string()))?)
             }
         };
@@ -128,8 +131,10 @@ mod tests {
         ];
         for (rest, expected) in table {
             let path = format!("/v1/stream/__ds/{rest}");
-            let brings_token =
-                matches!(expected, Route::Subscription { action: Action::Callback | Action::Ack | Action::Release, .. });
+            let brings_token = matches!(
+                expected,
+                Route::Subscription { action: Action::Callback | Action::Ack | Action::Release, .. }
+            );
             assert_eq!(Route::parse(&path), Ok(expected), "{path}");
             assert!(is_owned(&path), "{path}");
             assert_eq!(carries_wake_token(&path), brings_token, "{path}");
@@ -156,7 +161,9 @@ mod tests {
             assert_eq!(refusal.status_and_code().1, code, "{path}");
             assert!(is_owned(&path) && !carries_wake_token(&path), "{path}");
         }
-        for other in ["/v1/stream/__ds/claim/a", "/v1/stream/subscriptions/a", "/v1/stream/__ds/subscriptionsx"] {
+        for other in
+            ["/v1/stream/__ds/claim/a", "/v1/stream/subscriptions/a", "/v1/stream/__ds/subscriptionsx"]
+        {
             assert!(!is_owned(other), "{other}");
         }
     }
