@@ -8,6 +8,7 @@ pub mod feed;
 pub mod ingest;
 pub mod journal;
 pub mod jss;
+pub mod metrics;
 pub mod protocol;
 pub mod subscription;
 pub mod websocket;

@@ -43,6 +43,7 @@ mod claim;
 mod command;
 mod committer;
 mod contract;
+mod counters;
 mod create;
 mod delete;
 mod engine;
@@ -81,7 +82,8 @@ pub use crate::bootstrap::{
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
-pub use crate::engine::{Engine, Stats};
+pub use crate::counters::{Counted, Stats};
+pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
     DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,

@@ -15,6 +15,7 @@
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
+//! * `sight` – metrics that move as they should, health, and names of requests.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -37,6 +38,7 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod sight;
 mod simulator;
 mod sockets;
 mod subscriptions;
@@ -93,6 +95,8 @@ enum Claim {
     FeedSockets(sockets::crowd::Options),
     /// Subscriptions: the workers of the documentation word for word, and webhooks over `kill -9`.
     Subscriptions,
+    /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
+    Sight,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -128,6 +132,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Websockets => sockets::peers::run(&mut report)?,
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::Subscriptions => subscriptions::run(&binary, &mut report)?,
+        Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)
