@@ -22,7 +22,7 @@ const DESCRIPTION: &str = "../../docs/openapi.json";
 /// What counts requests by their operation.
 const REQUESTS: &str = "alluvium_requests_total";
 /// Operations that no described request has: what names nothing.
-const UNDESCRIBED: &[&str] = &["other", "feed_other", "feed_preflight", "subscription"];
+const UNDESCRIBED: &[&str] = &["other", "feed_other", "feed_preflight"];
 
 /// What is described of one method of one path.
 #[derive(Debug)]
@@ -99,7 +99,11 @@ fn try_out(
     let headers: Vec<(&str, String)> =
         trial.headers.iter().map(|(name, value)| (*name, known.fill(value))).collect();
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let answer = ask(address, trial, &known.fill(trial.target), &headers)?;
+    let asked = match std::str::from_utf8(trial.body) {
+        Ok(text) => known.fill(text).into_bytes(),
+        Err(_) => trial.body.to_vec(),
+    };
+    let answer = ask(address, trial, &known.fill(trial.target), &headers, &asked)?;
     let body = String::from_utf8_lossy(&answer.body[..answer.body.len().min(200)]).into_owned();
     ensure!(answer.status == trial.status, "{} where {} was due: {body}", answer.status, trial.status);
     let types = described.answers.get(&answer.status).context("the status is not described")?;
@@ -114,17 +118,33 @@ fn try_out(
     };
     ensure!(described.metrics.iter().any(grew), "it was not counted as one of {:?}", described.metrics);
     for (name, header) in trial.keeps {
-        let value = answer.header(header).with_context(|| format!("no `{header}`"))?;
-        known.0.insert(name, value.to_owned());
+        let value = kept(&answer, header).with_context(|| format!("no `{header}`"))?;
+        known.0.insert(name, value);
     }
     Ok((key.0, key.1, answer.status))
 }
 
+/// The value of a header, or what a pointer finds in a JSON body.
+fn kept(answer: &Response, place: &str) -> Option<String> {
+    if !place.starts_with('/') {
+        return answer.header(place).map(ToOwned::to_owned);
+    }
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    let value = body.pointer(place)?;
+    Some(value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned))
+}
+
 /// One request on a connection of its own. Of an answer with events the beginning is enough.
-fn ask(address: SocketAddr, trial: &Trial, target: &str, headers: &[(&str, &str)]) -> Result<Response> {
+fn ask(
+    address: SocketAddr,
+    trial: &Trial,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Result<Response> {
     let mut connection = Connection::open(address)?;
     if !target.contains("live=sse") && trial.status != 101 {
-        return Ok(connection.call(trial.method, target, headers, trial.body)?);
+        return Ok(connection.call(trial.method, target, headers, body)?);
     }
     connection.begin(trial.method, target, headers)?;
     Ok(connection.read_head()?)

@@ -13,7 +13,8 @@ pub(super) struct Trial {
     pub(super) headers: &'static [(&'static str, &'static str)],
     pub(super) body: &'static [u8],
     pub(super) status: u16,
-    /// Headers of the answer that are kept for later trials, with the names they are kept under.
+    /// Headers of the answer, or JSON pointers into it, that are kept for later trials, with the names they are kept
+    /// under.
     pub(super) keeps: &'static [(&'static str, &'static str)],
 }
 
@@ -46,6 +47,7 @@ const BINARY: (&str, &str) = ("content-type", "application/octet-stream");
 const JSON: (&str, &str) = ("content-type", "application/json");
 const TEXT_ONLY: &[(&str, &str)] = &[TEXT];
 const JSON_ONLY: &[(&str, &str)] = &[JSON];
+const OF_WAKE: &[(&str, &str)] = &[JSON, ("authorization", "Bearer <token>")];
 /// One byte more than an append may have.
 static TOO_LONG: [u8; 64 * 1024 + 1] = [b'x'; 64 * 1024 + 1];
 /// The digits of an offset that no stream comes to.
@@ -53,8 +55,18 @@ pub(super) const FAR: &str = "0000000000ffffff_0000000000ffffff";
 
 /// All of them.
 pub(super) fn script() -> Vec<Trial> {
-    [plain(), buckets(), bucketed(), snapshots(), contract_of_plain(), contract_of_bucketed(), feeds(), own()]
-        .concat()
+    [
+        subscriptions(),
+        plain(),
+        buckets(),
+        bucketed(),
+        snapshots(),
+        contract_of_plain(),
+        contract_of_bucketed(),
+        feeds(),
+        own(),
+    ]
+    .concat()
 }
 
 const P: &str = "/v1/stream/{path}";
@@ -93,6 +105,76 @@ fn plain() -> Vec<Trial> {
         trial("DELETE", P, "/v1/stream/gone", 204),
         trial("DELETE", P, "/v1/stream/gone", 404),
     ]
+}
+
+const Q: &str = "/v1/stream/__ds/subscriptions/{id}";
+
+/// Ends without subscriptions: those that are there would have their part in what comes after.
+fn subscriptions() -> Vec<Trial> {
+    let keys = "/v1/stream/__ds/jwks.json";
+    let pool = "/v1/stream/__ds/subscriptions/pool";
+    let streams = "/v1/stream/__ds/subscriptions/{id}/streams";
+    let stream = "/v1/stream/__ds/subscriptions/{id}/streams/{stream}";
+    let claim = "/v1/stream/__ds/subscriptions/{id}/claim";
+    let claimed = "/v1/stream/__ds/subscriptions/pool/claim";
+    let mut trials = vec![
+        trial("GET", keys, keys, 200),
+        trial("PUT", P, "/v1/stream/wake/pool", 201).with(JSON_ONLY),
+        trial("PUT", Q, pool, 201)
+            .with(JSON_ONLY)
+            .body(br#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wake/pool"}"#),
+        trial("PUT", Q, pool, 200)
+            .with(JSON_ONLY)
+            .body(br#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wake/pool"}"#),
+        trial("PUT", Q, pool, 409)
+            .with(JSON_ONLY)
+            .body(br#"{"type":"pull-wake","pattern":"other/*","wake_stream":"wake/pool"}"#),
+        trial("PUT", Q, pool, 400).with(JSON_ONLY).body(b"{}"),
+        trial("GET", Q, pool, 200),
+        trial("GET", Q, "/v1/stream/__ds/subscriptions/none", 404),
+        trial("POST", streams, "/v1/stream/__ds/subscriptions/pool/streams", 204)
+            .with(JSON_ONLY)
+            .body(br#"{"streams":["extra"]}"#),
+        trial("POST", streams, "/v1/stream/__ds/subscriptions/pool/streams", 400).with(JSON_ONLY).body(b"{}"),
+        trial("POST", streams, "/v1/stream/__ds/subscriptions/none/streams", 404)
+            .with(JSON_ONLY)
+            .body(br#"{"streams":["extra"]}"#),
+        trial("DELETE", stream, "/v1/stream/__ds/subscriptions/pool/streams/extra", 204),
+        trial("DELETE", stream, "/v1/stream/__ds/subscriptions/none/streams/extra", 404),
+        trial("POST", claim, claimed, 409).with(JSON_ONLY).body(br#"{"worker":"w"}"#),
+        trial("POST", claim, claimed, 400).with(JSON_ONLY).body(b"{}"),
+        trial("POST", claim, "/v1/stream/__ds/subscriptions/none/claim", 404)
+            .with(JSON_ONLY)
+            .body(br#"{"worker":"w"}"#),
+        trial("PUT", P, "/v1/stream/jobs/1", 201).with(JSON_ONLY),
+        trial("POST", P, "/v1/stream/jobs/1", 204).with(JSON_ONLY).body(b"1"),
+        trial("POST", claim, claimed, 200).with(JSON_ONLY).body(br#"{"worker":"w"}"#).keep(&[
+            ("token", "/token"),
+            ("wake", "/wake_id"),
+            ("generation", "/generation"),
+        ]),
+    ];
+    let ack = "/v1/stream/__ds/subscriptions/{id}/ack";
+    let callback = "/v1/stream/__ds/subscriptions/{id}/callback";
+    let release = "/v1/stream/__ds/subscriptions/{id}/release";
+    let of_wake: &[u8] = br#"{"wake_id":"<wake>","generation":<generation>}"#;
+    let of_another: &[u8] = br#"{"wake_id":"<wake>","generation":999999}"#;
+    for (path, target) in [
+        (ack, "/v1/stream/__ds/subscriptions/pool/ack"),
+        (callback, "/v1/stream/__ds/subscriptions/pool/callback"),
+        (release, "/v1/stream/__ds/subscriptions/pool/release"),
+    ] {
+        trials.push(trial("POST", path, target, 400).with(OF_WAKE).body(b"{}"));
+        trials.push(trial("POST", path, target, 401).with(JSON_ONLY).body(of_wake));
+        trials.push(trial("POST", path, target, 409).with(OF_WAKE).body(of_another));
+    }
+    trials
+        .push(trial("POST", ack, "/v1/stream/__ds/subscriptions/pool/ack", 200).with(OF_WAKE).body(of_wake));
+    trials.push(
+        trial("POST", release, "/v1/stream/__ds/subscriptions/pool/release", 204).with(OF_WAKE).body(of_wake),
+    );
+    trials.push(trial("DELETE", Q, pool, 204));
+    trials
 }
 
 const B: &str = "/ds/{bucket}";
