@@ -93,6 +93,19 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("a full disk is told to every writer as 507 or 503, with an error code", || {
         fill(&mut writers, server.address)
     });
+    report.check("a server on a full disk is alive, not ready, and counts what it refuses", || {
+        let mut ask = |path: &str| -> Result<_> {
+            let answer = connection.call("GET", path, &[], &[])?;
+            Ok((answer.status, answer.code(), String::from_utf8(answer.body)?))
+        };
+        let (status, code, _) = ask("/readyz")?;
+        ensure!((status, code.as_str()) == (503, "not_ready"), "/readyz: {status} {code}");
+        ensure!(ask("/healthz")?.0 == 200, "not alive");
+        let shown = alluvium_metrics::parse(&ask("/metrics")?.2)?;
+        let refused = shown.value("alluvium_writes_refused_total", &[("reason", "disk_full")]);
+        ensure!(refused >= Some(1.0), "{refused:?} refused writes");
+        Ok(())
+    });
     report.check("everything acknowledged is readable while the disk is full", || {
         writers.iter().try_for_each(|writer| writer.check_content(&mut connection))
     });
@@ -120,7 +133,9 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     });
     fs::remove_file(&ballast)?;
     report.check("once there is room, refused appends succeed when repeated, exactly once", || {
-        writers.iter_mut().try_for_each(|writer| writer.verify(&mut connection))
+        writers.iter_mut().try_for_each(|writer| writer.verify(&mut connection))?;
+        let answer = connection.call("GET", "/readyz", &[], &[])?;
+        answer.expect(&[200], "/readyz once there is room").map(drop)
     });
     report.check("and so do those to feeds, at the next position", || {
         blocks += 1;
