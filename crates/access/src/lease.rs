@@ -52,6 +52,13 @@ impl Lease {
         &self.caller
     }
 
+    /// The same leave for whoever has another token, which came later on the same connection; `None` if there is none.
+    pub fn exchange(&self, token: &str) -> Option<Self> {
+        let news = self.access.news();
+        let caller = self.access.decide(Some(token), &self.need).ok()?;
+        Some(Self::new(self.access.clone(), Some(token.into()), self.need.clone(), caller, news))
+    }
+
     /// Waits until the caller may not do any more what it was let in for.
     pub async fn lost(self) {
         self.refused().await;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use alluvium_access::{Lease, Meter};
 use alluvium_feed_protocol::{Encoding, ErrorCode, Id, Operation, QueryRequest, Request as Message};
-use alluvium_http::{CollectLimits, Request, Response, collect};
+use alluvium_http::{CollectLimits, Response, collect};
 use http::{HeaderMap, header};
 
 use super::refusal::{Refusal, answer};
-use super::{BODY_OVERHEAD, State};
+use super::{BODY_OVERHEAD, Request, State};
 use crate::principal::Principal;
 
 /// Answers one message.
@@ -17,7 +17,7 @@ pub(super) async fn handle(
     principal: &Principal,
     space: &Id,
     operation: Option<Operation>,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Refusal> {
     let encoding = sent_encoding(request.headers())?;
     let wanted = wanted_encoding(request.headers(), encoding);
@@ -27,9 +27,11 @@ pub(super) async fn handle(
         discard_refused: !request.headers().contains_key(header::EXPECT),
         budget: &state.bodies,
     };
-    let (head, body) = request.into_parts();
-    let body = collect(body, limits).await?;
-    if let Some(meter) = head.extensions.get::<Meter>() {
+    let body = match request.body_mut().take() {
+        Some(body) => collect(body, limits).await?,
+        None => bytes::Bytes::new(),
+    };
+    if let Some(meter) = request.extensions().get::<Meter>() {
         meter.received(body.len() as u64);
     }
     let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
@@ -46,7 +48,7 @@ pub(super) async fn handle(
         Some(at_once) => tokio::select! {
             response = state.service.handle(principal, space, message, None) => response,
             () = state.shutdown.wait() => state.service.handle(principal, space, at_once, None).await,
-            () = lost(head.extensions.get::<Lease>().cloned()) => {
+            () = lost(request.extensions().get::<Lease>().cloned()) => {
                 return Err(Refusal::Gate(ErrorCode::Unauthorized));
             }
         },
