@@ -254,7 +254,7 @@ fn hidden(address: SocketAddr, tokens: &Tokens, report: &mut Report) {
                 for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
                     let seen = |target: &str| {
                         let answer = asker.whole(method, target, &json, b"")?;
-                        let is_told = |header: &&(String, String)| header.0 != "date";
+                        let is_told = |header: &&(String, String)| !matches!(header.0.as_str(), "date" | "x-request-id");
                         let headers: Vec<_> = answer.headers().iter().filter(is_told).cloned().collect();
                         anyhow::Ok((answer.status, headers, answer.body))
                     };
@@ -436,10 +436,10 @@ fn command_line(binary: &Path, report: &mut Report) -> Result<()> {
         ensure!(!denied.status.success(), "it was let in without");
         let by_flag = [create, &["--token", tokens.of("a")]].concat();
         let by_file = ["stream", "read", "x", "--token-file", &file];
-        let feed: &[&str] = &["feed", "append", "hello"];
+        let feed: &[&str] = &["feed", "append", "--message", "hello", "--sync"];
         for (arguments, variable) in [
             (&by_flag[..], ("UNUSED", "")),
-            (&["stream", "append", "x", "hello"], ("ALLUVIUM_TOKEN", tokens.of("a"))),
+            (&["stream", "append", "x", "--message", "hello"], ("ALLUVIUM_TOKEN", tokens.of("a"))),
             (&["stream", "head", "x"], ("ALLUVIUM_TOKEN_FILE", &file)),
             (&by_file, ("UNUSED", "")),
             (feed, ("ALLUVIUM_TOKEN_FILE", &file)),
