@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use tokio::{runtime, signal::unix};
 
 use crate::{
+    access,
     config::{Config, StoreChoice},
     exit::ServeError,
     logging, metrics,
@@ -34,7 +35,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
-    let access = Access::start(config.access(), env.clone())?;
+    let allowed = Access::start(access::options(config), env.clone())?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let sight = watch::sight(&env);
@@ -47,11 +48,11 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // From here on the server answers, but for itself only: what else is asked waits until everything is recovered.
     let site = Site::new(config, &sight);
     let doors = site.doors();
-    let shown = access.clone();
+    let shown = allowed.clone();
     sight.add(move |page| metrics::access(page, &shown));
     let server = Server::start(
         listener,
-        Watched::new(Guarded::new(site, access), Arc::clone(&sight)),
+        Watched::new(Guarded::new(site, allowed), Arc::clone(&sight)),
         server_options(config, Arc::clone(&responses)),
         shutdown.clone(),
     )?;

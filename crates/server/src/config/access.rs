@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use alluvium_access::{Doors, Options, Origins, Proxies, Rates};
+use alluvium_access::{Origins, Proxies};
 
 use super::load::ConfigError;
 use super::options::Config;
@@ -100,33 +100,12 @@ impl Config {
             self.listen
         )))
     }
-
-    /// How access is given.
-    pub fn access(&self) -> Options {
-        Options {
-            doors: Doors::Server,
-            file: self.access_file.0.clone(),
-            // Without a file the check has seen to it that this is meant.
-            is_open: self.access_file.0.is_none(),
-            token_in_query: self.token_in_query,
-            origins: self.cors_origins.clone(),
-            proxies: self.trusted_proxies.clone(),
-            address_rates: Rates {
-                requests_per_s: self.address_requests_per_s.0,
-                append_bytes_per_s: self.address_append_bytes_per_s.0,
-            },
-            caller_rates: Rates {
-                requests_per_s: self.token_requests_per_s.0,
-                append_bytes_per_s: self.token_append_bytes_per_s.0,
-            },
-            burst: self.rate_burst,
-            addresses_max: self.rate_addresses_max,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use alluvium_access::Rates;
+
     use super::*;
     use crate::config::{Loaded, Sources};
 
@@ -152,7 +131,7 @@ mod tests {
     #[test]
     fn limits_are_numbers_or_off() {
         let config = load(&[("address-requests-per-s", "5"), ("token-append-bytes-per-s", "1MiB")]).unwrap();
-        let options = config.access();
+        let options = crate::access::options(&config);
         assert_eq!(options.address_rates, Rates { requests_per_s: Some(5), append_bytes_per_s: None });
         assert_eq!(options.caller_rates, Rates { requests_per_s: None, append_bytes_per_s: Some(1 << 20) });
         load(&[("address-requests-per-s", "0")]).unwrap_err();
