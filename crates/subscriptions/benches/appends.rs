@@ -115,15 +115,25 @@ fn main() {
     runtime.block_on(async {
         create(&engine).await;
         for _ in 0..ROUNDS {
-            println!("no subscriptions:                            {:>9.0} appends/s", appends(&engine).await);
+            println!(
+                "no subscriptions:                            {:>9.0} appends/s",
+                appends(&engine).await
+            );
         }
         for receivers in [false, true] {
             let core = Core::open(engine.clone(), Env::real(), Options::default()).unwrap();
             let service = Service::start(core, Arc::new(Done)).unwrap();
             let began = Instant::now();
             subscribe(&service.handle(), receivers).await;
-            println!("made {SUBSCRIPTIONS} subscriptions to {STREAMS} streams in {} ms", began.elapsed().as_millis());
-            let name = if receivers { "all of them woken, over and over:" } else { "all of them with a wake that nobody claims:" };
+            println!(
+                "made {SUBSCRIPTIONS} subscriptions to {STREAMS} streams in {} ms",
+                began.elapsed().as_millis()
+            );
+            let name = if receivers {
+                "all of them woken, over and over:"
+            } else {
+                "all of them with a wake that nobody claims:"
+            };
             for _ in 0..ROUNDS {
                 println!("{name:<44} {:>9.0} appends/s", appends(&engine).await);
             }

@@ -25,7 +25,10 @@ async fn a_changed_stream_is_noted_once_and_before_its_append_is_answered() {
     }
     watch.changed().await;
     let changed = watch.take();
-    assert_eq!((sorted(changed.paths), changed.missed), (vec!["before".to_owned(), "empty".to_owned()], false));
+    assert_eq!(
+        (sorted(changed.paths), changed.missed),
+        (vec!["before".to_owned(), "empty".to_owned()], false)
+    );
     assert!(watch.take().paths.is_empty());
     fixture.append("empty", "text/plain", b"x").await;
     assert_eq!(sorted(watch.take().paths), ["empty"]);
