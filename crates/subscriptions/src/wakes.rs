@@ -143,7 +143,9 @@ impl Core {
             ClaimRefusal::Nothing => Refusal::NoPendingWork,
         })?;
         let mut after = subscription.state.clone();
-        events.iter().for_each(|event| after.apply(event));
+        for event in &events {
+            after.apply(event);
+        }
         let id = subscription.id().to_owned();
         let (streams, _) = self.told_streams(place);
         let answer = json!({
