@@ -1,5 +1,5 @@
 //! Subscriptions on a disk that loses what was never synced: appends, wakes, webhooks that arrive or do not, claims and
-//! acknowledgements, with crashes, failed syncs and a full disk at random moments.
+//! acknowledgements, with crashes and failed syncs at random moments.
 //!
 //! What must hold: what was answered is found again; a wake is told of only once it is durable, so that no generation ever
 //! has two names; whoever was fenced stays so; a schedule of retries goes on where it was; and when the trouble is over,
