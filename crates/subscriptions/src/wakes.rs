@@ -341,9 +341,10 @@ impl Core {
                 return self.decide(place, vec![wake], None);
             }
             Some(Due::Expire) => {
+                let may_send = now_ms >= subscription.state.not_before_ms;
                 add(&self.counters.leases_expired);
                 let mut entries = Vec::new();
-                if now_ms >= subscription.state.not_before_ms {
+                if may_send {
                     self.finish(place, &[], &mut entries);
                 } else {
                     entries.push(Entry::Event(Event::Ended));
