@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use alluvium_env::Env;
 use alluvium_http::{
-    Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
 use rustix::process::Signal;
@@ -13,6 +13,7 @@ use tokio::{runtime, signal::unix};
 use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
+    front::{keep_certificates, open_front, scheme},
     logging,
     site::{Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
@@ -28,6 +29,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
+    let front = open_front(config)?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let store = OpenStore::open(config, &env)?;
@@ -38,14 +40,16 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let streams = Streams::new(store.backend(), env, streams_options, shutdown.clone());
     let site = Site::new(streams, surface);
-    let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
+    let options = server_options(config, responses);
+    let server = Server::start_with(listener, site, options, front.clone(), shutdown)?;
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
-        announce(config, &server, &store, out);
+        announce(config, &server, &front, &store, out);
         tokio::select! {
             () = until_told_to_stop(config, server, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
+            watched = keep_certificates(front.tls.clone()) => watched?,
             () = store.failed() => stop_at_once(&StoreStopped),
         }
         Ok::<(), io::Error>(())
@@ -112,15 +116,21 @@ fn data_directory(config: &Config) -> String {
 }
 
 /// Tells where the server is, what it has and how to try it.
-fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut dyn io::Write) {
-    let address = server.address();
+fn announce(
+    config: &Config,
+    server: &Server<Site>,
+    front: &Front,
+    store: &OpenStore,
+    out: &mut dyn io::Write,
+) {
+    let (scheme, address) = (scheme(front), server.address());
     let text = format!(
-        "listening on   http://{address}\n\
+        "listening on   {scheme}://{address}\n\
          store          {}\n\
          data directory {}\n\
          durability     {}\n\
          recovered      {}\n\
-         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
+         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello {scheme}://{address}{MOUNT}first\n",
         config.store,
         data_directory(config),
         store.durability(),

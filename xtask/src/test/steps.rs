@@ -76,6 +76,16 @@ pub(super) const STEPS: &[Step] = &[
         about: "feeds over WebSocket: npm clients, a thousand subscribers",
         run: || black_box("feed-sockets"),
     },
+    Step {
+        name: "tls",
+        about: "TLS and HTTP/2: curl, Node, a page in Chromium, certificates that change",
+        run: || black_box("tls"),
+    },
+    Step {
+        name: "abuse",
+        about: "peers that send too slowly, too much or the wrong thing",
+        run: || black_box("abuse"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",

@@ -10,6 +10,7 @@ use alluvium_engine::{
     QUEUE_BYTES_MAX_DEFAULT, RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, SNAPSHOT_BYTES_MAX_DEFAULT,
     SNAPSHOT_GRACE_MS_DEFAULT, STREAMS_MAX_DEFAULT, UPLOADS_MAX_DEFAULT,
 };
+use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
 use super::value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, Value};
@@ -110,8 +111,21 @@ options! {
     /// Most spaces of feeds. Reading makes none; an append or subscription that would make one more is answered `409`
     /// (`spaces_full`).
     "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
+    /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and
+    /// nothing else. The file is read again when it changes, and on SIGHUP.
+    "tls-cert" => tls_cert: Option<PathBuf> = None;
+    /// File with the key of that certificate in PEM. Read again as that is.
+    "tls-key" => tls_key: Option<PathBuf> = None;
+    /// Proxies that are believed what they say of their clients (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Proto`):
+    /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
+    "trusted-proxies" => trusted_proxies: Networks = Networks::default();
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
+    /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more
+    /// is answered `429` and closed. `auto` is 1024, and has this machine's own addresses exempt.
+    "connections-per-address-max" => connections_per_address_max: Option<usize> = None;
+    /// Requests under way at once on one connection of HTTP/2. The client keeps further ones back.
+    "http2-streams-max" => http2_streams_max: usize = alluvium_http::STREAMS_PER_CONNECTION_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.
     "waiters-max" => waiters_max: usize = streams::WAITERS_MAX;
     /// Largest request head. A larger one is answered `431`.
