@@ -63,7 +63,7 @@ pub struct Server {
     pub wait: Duration,
     /// Largest answer that is read, in bytes.
     pub answer_bytes_max: u64,
-    /// Certificates in PEM that `https://` trusts in place of the built-in ones.
+    /// Certificates in PEM that `https://` and `wss://` trust in place of the built-in ones.
     pub roots_pem: Option<Vec<u8>>,
 }
 

@@ -15,7 +15,9 @@ use alluvium_feed_protocol::{
     ClientAction, Encoding, FeedAdvanced, Id, Message, Push, Request, RequestId, Response, SubscribeRequest,
 };
 use alluvium_feed_replica::Transport;
-use alluvium_websocket::{ConnectError, ConnectOptions, Message as Frame, Stream, WebSocket, connect};
+use alluvium_websocket::{
+    ConnectError, ConnectOptions, Message as Frame, Stream, Tls, WebSocket, connect, trusting,
+};
 use parking_lot::Mutex;
 use ureq::http::{HeaderMap, header};
 
@@ -37,6 +39,7 @@ pub struct SocketTransport {
     url: String,
     space: Id,
     server: Server,
+    tls: Option<Tls>,
     env: Env,
     connection: tokio::sync::Mutex<Option<WebSocket<Stream>>>,
     /// What is attached to the connection: the replicated feeds' subscription, and the one to all feeds.
@@ -57,14 +60,14 @@ enum NoConnection {
 impl SocketTransport {
     /// A transport to a server, for one space. Nothing is sent yet.
     pub fn new(server: &Server, space: &Id, env: Env) -> Result<Self, ServerError> {
-        if server.roots_pem.is_some() {
-            return Err(ServerError::Roots("they are for `https` only".to_owned()));
-        }
+        let roots = server.roots_pem.as_deref();
+        let tls = roots.map(trusting).transpose().map_err(|error| ServerError::Roots(error.to_string()))?;
         let url = format!("{}/spaces/{}/ws", server.base()?, exchange::percent_encoded(space.as_str()));
         Ok(Self {
             url,
             space: space.clone(),
             server: server.clone(),
+            tls,
             env,
             connection: tokio::sync::Mutex::new(None),
             attached: Mutex::default(),
@@ -133,6 +136,7 @@ impl SocketTransport {
             headers,
             subprotocols: vec![SUBPROTOCOL.to_owned()],
             timeout: self.server.connect_timeout,
+            tls: self.tls.clone(),
             ..ConnectOptions::default()
         };
         match connect(&self.url, options, Arc::clone(&self.env.random)).await {

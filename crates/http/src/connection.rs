@@ -156,8 +156,12 @@ pub(crate) async fn serve<H: Handler>(
     let is_tls = shared.front.tls.is_some();
     let peer = Peer::new(address, is_tls, !is_tls && !is_http2, Arc::clone(&shared.proxies));
     let connection = Arc::new(Connection { shared, activity: Activity::default(), heavy, peer, _place: place });
-    let served =
-        if is_http2 { http2::run(stream, connection).await } else { http1::run(stream, connection).await };
+    let served = if is_http2 {
+        // By itself, so that connections of HTTP/1.1 need no room for it.
+        Box::pin(http2::run(stream, connection)).await
+    } else {
+        http1::run(stream, connection).await
+    };
     if let Err(error) = served {
         tracing::debug!(%error, %address, "connection ended early");
     }

@@ -37,6 +37,9 @@ use crate::{
 /// How often it is looked whether streams have stalled: twice within the time that one may stall.
 const STALL_LOOK: Duration = Duration::from_secs(STALLED_PEER_TIMEOUT_S / 2);
 
+/// How long a client without a request may take to answer that the server is about to stop.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Serves the connection until it ends.
 pub(crate) async fn run<H: Handler>(
     stream: Stream,
@@ -78,9 +81,17 @@ pub(crate) async fn run<H: Handler>(
             if !asked_to_end && shutdown.as_mut().poll(cx).is_ready() {
                 asked_to_end = true;
                 serving.as_mut().graceful_shutdown();
+                look.as_mut().reset(tokio::time::Instant::now() + FAREWELL_TIMEOUT);
                 continue;
             }
             if look.as_mut().poll(cx).is_ready() {
+                if asked_to_end {
+                    if !watched.activity.is_busy() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    look.as_mut().reset(tokio::time::Instant::now() + FAREWELL_TIMEOUT);
+                    continue;
+                }
                 let Ok(pause) = idle.look(&watched.activity) else {
                     counters.connections_idle.add();
                     return Poll::Ready(Ok(()));

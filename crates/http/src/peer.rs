@@ -257,6 +257,23 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever a client writes before it, what the last proxy wrote counts; and nothing breaks what reads it.
+        #[test]
+        fn nothing_that_a_client_writes_changes_its_address(
+            written in prop::collection::vec(0x20..0x7f_u8, 0..80),
+            is_forwarded in any::<bool>(),
+        ) {
+            let written = String::from_utf8(written).expect("ASCII");
+            let (name, own) = if is_forwarded {
+                ("forwarded", "for=192.0.2.7")
+            } else {
+                ("x-forwarded-for", "192.0.2.7")
+            };
+            prop_assert_eq!(client("10.0.0.1", "10.0.0.0/8", &[(name, &format!("{written},{own}"))]), "192.0.2.7");
+            let alone: IpAddr = client("10.0.0.1", "10.0.0.0/8", &[(name, &written)]).parse().expect("an address");
+            prop_assert!(alone == IpAddr::from([10, 0, 0, 1]) || !written.is_empty());
+        }
+
         #[test]
         fn a_network_has_the_addresses_that_begin_as_it_does(
             own in any::<u32>(), other in any::<u32>(), bits in 0..=32_u8, near in any::<bool>(),

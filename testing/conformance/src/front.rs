@@ -158,20 +158,15 @@ fn feeds(binary: &Path, server: &Server, root: &Path, dir: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The serial number of the certificate that new connections get.
-fn serial(server: &Server) -> Result<String> {
-    let mut client = Command::new("openssl");
-    client.args(["s_client", "-connect", &server.address.to_string()]);
-    let shown = output(&mut client)?;
-    let mut parse = Command::new("openssl")
-        .args(["x509", "-noout", "-serial"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    std::io::Write::write_all(&mut parse.stdin.take().context("no stdin")?, &shown.stdout)?;
-    let serial = parse.wait_with_output()?;
-    ensure!(serial.status.success(), "no certificate is shown");
-    Ok(String::from_utf8(serial.stdout)?)
+/// The certificate that new connections get.
+fn shown(server: &Server, certificates: &Certificates) -> Result<String> {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{certs}", "--cacert"])
+        .arg(certificates.root())
+        .arg(format!("https://{}/", server.address));
+    let shown = said(&mut curl)?;
+    ensure!(shown.contains("BEGIN CERTIFICATE"), "curl shows no certificate");
+    Ok(shown)
 }
 
 fn until(what: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -198,20 +193,21 @@ fn renewed(server: &Server, certificates: &Certificates) -> Result<()> {
         .context("run curl")?;
     let mut heard = tail.stdout.take().context("no stdout")?;
     read_until(&mut heard, b"control")?;
-    let first = serial(server)?;
+    let shown = || shown(server, certificates);
+    let first = shown()?;
     // By a signal, at once; and then by itself.
     certificates.renew()?;
     kill_process(Pid::from_raw(i32::try_from(server.pid())?).context("no process")?, Signal::HUP)?;
-    until("a signal", || Ok(serial(server)? != first))?;
-    let second = serial(server)?;
+    until("a signal", || Ok(shown()? != first))?;
+    let second = shown()?;
     certificates.renew()?;
-    until("a change", || Ok(serial(server)? != second))?;
-    let third = serial(server)?;
+    until("a change", || Ok(shown()? != second))?;
+    let third = shown()?;
     std::fs::write(certificates.certificate(), "-----BEGIN CERTIFICATE-----\nnothing\n")?;
     until("the log of a broken one", || Ok(server.output().contains("the old ones stay in use")))?;
-    ensure!(serial(server)? == third, "another certificate is in use");
+    ensure!(shown()? == third, "another certificate is in use");
     certificates.renew()?;
-    until("the next good one", || Ok(serial(server)? != third))?;
+    until("the next good one", || Ok(shown()? != third))?;
     // The tail that was there before all of this is there still.
     said(curl(&["--request", "POST", "--header", "content-type: text/plain", "--data", "kept-alive", &url]))?;
     read_until(&mut heard, b"kept-alive")?;

@@ -104,6 +104,8 @@ fn a_client_gets_the_version_it_agrees_to() {
     let mut settings = [0; 9];
     client.read_exact(&mut settings).unwrap();
     assert_eq!(settings[3], 4);
+    // A client that says nothing more does not hold up the end.
+    let _silent = client;
     // What is agreed is what is spoken.
     let mut client = connect(&secured, &["http/1.1"]);
     client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
