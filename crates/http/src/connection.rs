@@ -60,8 +60,8 @@ impl<H: Handler> Connection<H> {
             Version::HTTP_2 => admission::settle_host(&mut request),
             _ => Ok(()),
         };
-        let admitted = admitted
-            .and_then(|()| admission::check(request.version(), request.headers(), is_ambiguous));
+        let admitted =
+            admitted.and_then(|()| admission::check(request.version(), request.headers(), is_ambiguous));
         if let Err(refusal) = admitted {
             self.shared.front.counters.requests_refused.add();
             return refusal.into_response();
@@ -155,7 +155,8 @@ pub(crate) async fn serve<H: Handler>(
     };
     let is_tls = shared.front.tls.is_some();
     let peer = Peer::new(address, is_tls, !is_tls && !is_http2, Arc::clone(&shared.proxies));
-    let connection = Arc::new(Connection { shared, activity: Activity::default(), heavy, peer, _place: place });
+    let connection =
+        Arc::new(Connection { shared, activity: Activity::default(), heavy, peer, _place: place });
     let served = if is_http2 {
         // By itself, so that connections of HTTP/1.1 need no room for it.
         Box::pin(http2::run(stream, connection)).await

@@ -174,13 +174,7 @@ struct Head {
 
 impl Follower {
     fn new(head_bytes_max: usize) -> Self {
-        Self {
-            place: Place::RequestLine,
-            number: 0,
-            head: Head::default(),
-            head_bytes_max,
-            line: Vec::new(),
-        }
+        Self { place: Place::RequestLine, number: 0, head: Head::default(), head_bytes_max, line: Vec::new() }
     }
 
     /// Reads on, and says how many of the bytes the parser may see. Tells `findings` what it finds.

@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,28 +68,15 @@ pub(crate) async fn run<H: Handler>(
     let shared = Arc::clone(&connection.shared);
     let outbox = Arc::new(Outbox::new(Arc::clone(&shared.responses)));
     let findings = Arc::new(Findings::default());
-    let socket =
-        Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, Arc::clone(&outbox));
+    let socket = Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, Arc::clone(&outbox));
     let io = Paced::new(socket, Arc::clone(&outbox));
-    let state = Arc::new(State {
-        requests: AtomicU64::new(0),
-        findings,
-        outbox,
-        upgrade: Mutex::new(None),
-    });
+    let state = Arc::new(State { requests: AtomicU64::new(0), findings, outbox, upgrade: Mutex::new(None) });
     let watched = Arc::clone(&connection);
     let requests = Arc::clone(&state);
     let service = service_fn(move |request: http::Request<Incoming>| {
         answer(Arc::clone(&connection), Arc::clone(&requests), request)
     });
-    let mut serving = http1::Builder::new()
-        .writev(true)
-        .max_headers(HEADERS_MAX)
-        // Larger heads do not get here.
-        .max_header_size(shared.header_bytes_max.saturating_add(1))
-        .max_buf_size(BODY_CHUNK_BYTES_MAX.max(shared.header_bytes_max.saturating_add(1)))
-        .header_read_timeout(None)
-        .serve_connection(io, service);
+    let mut serving = builder(shared.header_bytes_max).serve_connection(io, service);
     let mut shutdown = std::pin::pin!(shared.shutdown.wait());
     let mut look = std::pin::pin!(tokio::time::sleep(shared.idle_timeout));
     let mut idle = IdleWatch::new(shared.idle_timeout);
@@ -139,6 +127,20 @@ pub(crate) async fn run<H: Handler>(
     Ok(())
 }
 
+/// HTTP/1.1 within the limits of the server.
+fn builder(header_bytes_max: usize) -> http1::Builder {
+    // What is larger does not get here.
+    let header_bytes_max = header_bytes_max.saturating_add(1);
+    let mut builder = http1::Builder::new();
+    builder
+        .writev(true)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(header_bytes_max)
+        .max_buf_size(BODY_CHUNK_BYTES_MAX.max(header_bytes_max))
+        .header_read_timeout(None);
+    builder
+}
+
 async fn answer<H: Handler>(
     connection: Arc<Connection<H>>,
     state: Arc<State>,
@@ -162,24 +164,17 @@ async fn answer<H: Handler>(
 
 /// Answers a head that no parser has seen, and leaves the peer the time to read that.
 async fn refuse(stream: &mut Stream, fault: Fault) -> std::io::Result<()> {
-    let answer = match fault {
-        Fault::HeadTooLarge => raw_error_response(
-            "431 Request Header Fields Too Large",
-            "head_too_large",
-            "the head of the request has more bytes than this server takes",
-        ),
-        Fault::TooManyHeaders => raw_error_response(
-            "431 Request Header Fields Too Large",
-            "too_many_headers",
-            "the request has more headers than this server takes",
-        ),
-        Fault::BareLineFeed => raw_error_response(
-            "400 Bad Request",
-            "malformed_head",
-            "a line of the request's head ends without a carriage return",
-        ),
+    let (status, code) = match fault {
+        Fault::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
+        Fault::TooManyHeaders => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers"),
+        Fault::BareLineFeed => (StatusCode::BAD_REQUEST, "malformed_head"),
     };
-    stream.write_all(&answer).await?;
+    let message = match fault {
+        Fault::HeadTooLarge => "the head of the request has more bytes than this server takes",
+        Fault::TooManyHeaders => "the request has more headers than this server takes",
+        Fault::BareLineFeed => "a line of the request's head ends without a carriage return",
+    };
+    stream.write_all(&raw_error_response(status, code, message)).await?;
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
     let mut left = REFUSED_BYTES_MAX;

@@ -21,10 +21,11 @@ use http::{HeaderValue, Method, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{
     Body, BodyError, Front, Handler,
-    connection::{Connection, Guard, IdleWatch, Shared},
+    connection::{Connection, Guard, Idle, IdleWatch, Shared},
     error::error_response,
     limits::{
         CONNECTION_WINDOW_BYTES, HEAVY_BYTES_MIN, PING_TIMEOUT_S, QUEUED_BYTES_MAX, RESETS_CAUSED_MAX,
@@ -63,10 +64,7 @@ pub(crate) async fn run<H: Handler>(
     let mut serving = std::pin::pin!(serving);
     let mut under_way = FuturesUnordered::new();
     let mut shutdown = std::pin::pin!(shared.shutdown.wait());
-    let mut look = std::pin::pin!(tokio::time::sleep(shared.idle_timeout));
-    let mut stall_look = std::pin::pin!(tokio::time::sleep(STALL_LOOK));
-    let mut idle = IdleWatch::new(shared.idle_timeout);
-    let mut asked_to_end = false;
+    let mut watch = Watch::new(&watched, &ledger);
     std::future::poll_fn(|cx| {
         loop {
             rounds.fetch_add(1, Ordering::Relaxed);
@@ -78,40 +76,75 @@ pub(crate) async fn run<H: Handler>(
             }
             under_way.extend(requests.take_fresh());
             while let Poll::Ready(Some(())) = under_way.poll_next_unpin(cx) {}
-            if !asked_to_end && shutdown.as_mut().poll(cx).is_ready() {
-                asked_to_end = true;
+            if !watch.is_ending && shutdown.as_mut().poll(cx).is_ready() {
                 serving.as_mut().graceful_shutdown();
-                look.as_mut().reset(tokio::time::Instant::now() + FAREWELL_TIMEOUT);
+                watch.end();
                 continue;
             }
-            if look.as_mut().poll(cx).is_ready() {
-                if asked_to_end {
-                    if !watched.activity.is_busy() {
-                        return Poll::Ready(Ok(()));
-                    }
-                    look.as_mut().reset(tokio::time::Instant::now() + FAREWELL_TIMEOUT);
-                    continue;
-                }
-                let Ok(pause) = idle.look(&watched.activity) else {
-                    counters.connections_idle.add();
-                    return Poll::Ready(Ok(()));
-                };
-                let next = look.deadline() + pause;
-                look.as_mut().reset(next);
-                continue;
-            }
-            std::task::ready!(stall_look.as_mut().poll(cx));
-            let looked = ledger.look();
-            (0..looked.cut).for_each(|_| counters.streams_stalled.add());
-            if looked.is_stuck {
-                counters.connections_stalled.add();
-                return Poll::Ready(Ok(()));
-            }
-            let next = stall_look.deadline() + STALL_LOOK;
-            stall_look.as_mut().reset(next);
+            return watch.poll(cx).map(Ok);
         }
     })
     .await
+}
+
+/// What ends a connection that does not end by itself.
+struct Watch<'a, H> {
+    connection: &'a Connection<H>,
+    ledger: &'a Ledger,
+    look: Pin<Box<Sleep>>,
+    stall_look: Pin<Box<Sleep>>,
+    idle: IdleWatch,
+    is_ending: bool,
+}
+
+impl<'a, H> Watch<'a, H> {
+    fn new(connection: &'a Connection<H>, ledger: &'a Ledger) -> Self {
+        let idle_timeout = connection.shared.idle_timeout;
+        Self {
+            connection,
+            ledger,
+            look: Box::pin(sleep(idle_timeout)),
+            stall_look: Box::pin(sleep(STALL_LOOK)),
+            idle: IdleWatch::new(idle_timeout),
+            is_ending: false,
+        }
+    }
+
+    /// The client has been told that the server is about to stop.
+    fn end(&mut self) {
+        self.is_ending = true;
+        self.look.as_mut().reset(Instant::now() + FAREWELL_TIMEOUT);
+    }
+
+    /// Ready once the connection is to be closed, whatever its client thinks of that.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let activity = &self.connection.activity;
+        let counters = &self.connection.shared.front.counters;
+        while self.look.as_mut().poll(cx).is_ready() {
+            let pause = match self.is_ending {
+                true if !activity.is_busy() => return Poll::Ready(()),
+                true => FAREWELL_TIMEOUT,
+                false => match self.idle.look(activity) {
+                    Ok(pause) => pause,
+                    Err(Idle) => {
+                        counters.connections_idle.add();
+                        return Poll::Ready(());
+                    }
+                },
+            };
+            self.look.as_mut().reset(Instant::now() + pause);
+        }
+        while self.stall_look.as_mut().poll(cx).is_ready() {
+            let looked = self.ledger.look();
+            (0..looked.cut).for_each(|_| counters.streams_stalled.add());
+            if looked.is_stuck {
+                counters.connections_stalled.add();
+                return Poll::Ready(());
+            }
+            self.stall_look.as_mut().reset(Instant::now() + STALL_LOOK);
+        }
+        Poll::Pending
+    }
 }
 
 /// HTTP/2 within the limits of the server.

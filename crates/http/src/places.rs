@@ -83,8 +83,8 @@ impl Places {
     /// What an address is counted as, if it is.
     fn counted(&self, address: IpAddr) -> Option<IpAddr> {
         let address = address.to_canonical();
-        let is_exempt = self.limits.exempt.contains(address)
-            || (address.is_loopback() && !self.limits.counts_loopback);
+        let is_exempt =
+            self.limits.exempt.contains(address) || (address.is_loopback() && !self.limits.counts_loopback);
         (!is_exempt).then(|| network(address))
     }
 

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::{runtime, sync::mpsc::UnboundedReceiver};
 
 use crate::{
@@ -129,19 +130,15 @@ async fn accept<H: Handler>(
 
 /// Answers a connection over a limit in one write. The socket buffer of a fresh connection has room for it.
 fn refuse(mut stream: TcpStream, no_place: NoPlace) {
-    let answer = match no_place {
-        NoPlace::Full => raw_error_response(
-            "503 Service Unavailable",
-            "too_many_connections",
-            "the server holds its limit of connections",
-        ),
-        NoPlace::AddressFull => raw_error_response(
-            "429 Too Many Requests",
-            "too_many_connections_of_address",
-            "the server holds its limit of connections from this address",
-        ),
+    let (status, code) = match no_place {
+        NoPlace::Full => (StatusCode::SERVICE_UNAVAILABLE, "too_many_connections"),
+        NoPlace::AddressFull => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections_of_address"),
     };
-    if let Err(error) = stream.write_all(&answer) {
+    let message = match no_place {
+        NoPlace::Full => "the server holds its limit of connections",
+        NoPlace::AddressFull => "the server holds its limit of connections from this address",
+    };
+    if let Err(error) = stream.write_all(&raw_error_response(status, code, message)) {
         tracing::debug!(%error, "cannot refuse a connection politely");
     }
 }

@@ -12,13 +12,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use crate::{
     framing::{Findings, Followed},
     responses::Outbox,
     stream::Stream,
 };
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
 
 /// Writes of several buffers up to this many bytes in all are joined.
 const JOINED_BYTES_MAX: usize = 8 * 1024;

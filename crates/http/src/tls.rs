@@ -177,11 +177,8 @@ fn read_config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError>
         if chain.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(chain) }
     })?;
     let private_key = read_pem(key, "private key", PrivateKeyDer::from_pem_slice)?;
-    let unusable = |source| TlsError::Unusable {
-        certificate: certificate.to_owned(),
-        key: key.to_owned(),
-        source,
-    };
+    let unusable =
+        |source| TlsError::Unusable { certificate: certificate.to_owned(), key: key.to_owned(), source };
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(unusable)?

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use alluvium_http::{
-    BindError, CONNECTIONS_MAX, Front, HEADER_BYTES_MAX, Handler, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, Request,
-    Response, ResponseBudget, Server, ServerOptions, Shutdown, bind,
+    BindError, CONNECTIONS_MAX, Front, HEADER_BYTES_MAX, Handler, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX,
+    Request, Response, ResponseBudget, Server, ServerOptions, Shutdown, bind,
 };
 use bytes::Bytes;
 use http::{Method, StatusCode, header};

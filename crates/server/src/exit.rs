@@ -124,6 +124,7 @@ impl ServeError {
             | Self::SqliteFolder { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
+            | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Io(_) => None,
         }

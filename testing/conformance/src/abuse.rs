@@ -58,11 +58,20 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         });
     };
     case("heads that come byte by byte, and connections that send nothing, are closed", &slow::heads);
-    case("bodies that come byte by byte are refused in time, and half ones within their budget", &slow::bodies);
+    case(
+        "bodies that come byte by byte are refused in time, and half ones within their budget",
+        &slow::bodies,
+    );
     case("heads that are too large are refused with a reason", &heads::large);
-    case("requests that can be read in two ways are refused, and nothing behind them is read", &heads::smuggled);
+    case(
+        "requests that can be read in two ways are refused, and nothing behind them is read",
+        &heads::smuggled,
+    );
     case("paths with tricks in them name nothing that is not theirs", &heads::paths);
-    case("JSON that is nested deeply, and bodies that would be large if they were unpacked", &heads::documents);
+    case(
+        "JSON that is nested deeply, and bodies that would be large if they were unpacked",
+        &heads::documents,
+    );
     case("a flood of connections stops at the limits, for all and for one address", &floods::connections);
     case("floods of HTTP/2 end their own connections", &floods::http2);
     case("readers that never read hold no more than the budget", &readers::stalled);

@@ -61,7 +61,9 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("new certificates are taken up without a connection lost, and broken ones are not", || {
         renewed(&server, &certificates)
     });
-    report.check("a certificate that cannot be used is told of at the start", || refused(binary, scratch.path()));
+    report.check("a certificate that cannot be used is told of at the start", || {
+        refused(binary, scratch.path())
+    });
     report.check("both servers stop in peace", || {
         plain.stop()?;
         server.stop().map(drop)
@@ -83,8 +85,10 @@ fn said(command: &mut Command) -> Result<String> {
 }
 
 fn versions(plain: &Server, server: &Server, root: &Path) -> Result<()> {
-    let (plain, tls) =
-        (format!("http://{}/v1/stream/none", plain.address), format!("https://{}/v1/stream/none", server.address));
+    let (plain, tls) = (
+        format!("http://{}/v1/stream/none", plain.address),
+        format!("https://{}/v1/stream/none", server.address),
+    );
     for (flag, url, version) in [
         ("--http1.1", &plain, "1.1"),
         ("--http2-prior-knowledge", &plain, "2"),
@@ -105,9 +109,10 @@ fn versions(plain: &Server, server: &Server, root: &Path) -> Result<()> {
         ensure!(got == format!("{version} 404"), "{flag} {url}: `{got}`");
     }
     let location = said(
-        Command::new("curl").args(["--silent", "--include", "--request", "PUT", "--cacert"]).arg(root).arg(
-            format!("https://{}/v1/stream/located", server.address),
-        ),
+        Command::new("curl")
+            .args(["--silent", "--include", "--request", "PUT", "--cacert"])
+            .arg(root)
+            .arg(format!("https://{}/v1/stream/located", server.address)),
     )?;
     ensure!(location.to_lowercase().contains("location: https://"), "{location}");
     Ok(())
@@ -121,13 +126,25 @@ fn alluvium(binary: &Path, server: &Server, arguments: &[&str]) -> Command {
 
 fn streams(binary: &Path, server: &Server, root: &Path, other: &Path) -> Result<()> {
     let quick = ["--give-up-after", "1"];
-    said(alluvium(binary, server, &["stream", "create", "cli/tls", "--content-type", "text/plain"]).arg("--tls-ca").arg(root))?;
-    said(alluvium(binary, server, &["stream", "append", "cli/tls", "--message", "hello"]).env("ALLUVIUM_TLS_CA", root))?;
+    said(
+        alluvium(binary, server, &["stream", "create", "cli/tls", "--content-type", "text/plain"])
+            .arg("--tls-ca")
+            .arg(root),
+    )?;
+    said(
+        alluvium(binary, server, &["stream", "append", "cli/tls", "--message", "hello"])
+            .env("ALLUVIUM_TLS_CA", root),
+    )?;
     let read = said(alluvium(binary, server, &["stream", "read", "cli/tls"]).arg("--tls-ca").arg(root))?;
     ensure!(read.contains("hello"), "`{read}` was read");
     for refused in [
         output(alluvium(binary, server, &["stream", "read", "cli/tls"]).args(quick))?,
-        output(alluvium(binary, server, &["stream", "read", "cli/tls"]).args(quick).arg("--tls-ca").arg(server_key(other)))?,
+        output(
+            alluvium(binary, server, &["stream", "read", "cli/tls"])
+                .args(quick)
+                .arg("--tls-ca")
+                .arg(server_key(other)),
+        )?,
     ] {
         ensure!(!refused.status.success(), "it was believed");
         ensure!(!refused.stderr.is_empty(), "nobody says why");
@@ -146,7 +163,13 @@ fn feeds(binary: &Path, server: &Server, root: &Path, dir: &Path) -> Result<()> 
         let (one, other) = (dir.join(format!("{file}-1.sqlite")), dir.join(format!("{file}-2.sqlite")));
         let feed = |db: &Path, arguments: &[&str]| {
             let mut command = Command::new(binary);
-            command.arg("feed").arg("--db").arg(db).args(["--url", &url, "--tls-ca"]).arg(root).args(arguments);
+            command
+                .arg("feed")
+                .arg("--db")
+                .arg(db)
+                .args(["--url", &url, "--tls-ca"])
+                .arg(root)
+                .args(arguments);
             said(&mut command)
         };
         feed(&one, &["append", file, "-m", "milk", "--sync"])?;
@@ -186,7 +209,7 @@ fn renewed(server: &Server, certificates: &Certificates) -> Result<()> {
         curl.args(arguments);
         curl
     };
-    said(curl(&["--request", "PUT", "--header", "content-type: text/plain", &url]))?;
+    said(&mut curl(&["--request", "PUT", "--header", "content-type: text/plain", &url]))?;
     let mut tail = curl(&["--http2", &format!("{url}?offset=-1&live=sse")])
         .stdout(Stdio::piped())
         .spawn()
@@ -209,7 +232,15 @@ fn renewed(server: &Server, certificates: &Certificates) -> Result<()> {
     certificates.renew()?;
     until("the next good one", || Ok(shown()? != third))?;
     // The tail that was there before all of this is there still.
-    said(curl(&["--request", "POST", "--header", "content-type: text/plain", "--data", "kept-alive", &url]))?;
+    said(&mut curl(&[
+        "--request",
+        "POST",
+        "--header",
+        "content-type: text/plain",
+        "--data",
+        "kept-alive",
+        &url,
+    ]))?;
     read_until(&mut heard, b"kept-alive")?;
     tail.kill()?;
     tail.wait()?;
@@ -235,7 +266,10 @@ fn refused(binary: &Path, dir: &Path) -> Result<()> {
         (vec!["--tls-cert", "cert.pem"], 78, "tls-key"),
     ] {
         let mut serve = Command::new(binary);
-        serve.current_dir(dir).args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "refused"]).args(&flags);
+        serve
+            .current_dir(dir)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "refused"])
+            .args(&flags);
         let output = output(&mut serve)?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(code), "{flags:?}: {}: {error}", output.status);

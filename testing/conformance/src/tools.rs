@@ -45,7 +45,9 @@ pub(crate) fn debian_tool(name: &str) -> Result<()> {
 /// As [`debian_tool`], for one that has other names elsewhere. Returns the name that it has here; the first is that of the
 /// Debian package.
 pub(crate) fn debian_tool_of(names: &[&'static str]) -> Result<&'static str> {
-    if let Some(name) = names.iter().copied().find(|name| Command::new(name).arg("--version").output().is_ok()) {
+    if let Some(name) =
+        names.iter().copied().find(|name| Command::new(name).arg("--version").output().is_ok())
+    {
         return Ok(name);
     }
     let name = names.first().copied().context("no name")?;

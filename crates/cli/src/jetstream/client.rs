@@ -155,9 +155,10 @@ fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
     };
     let roots_pem = match &wanted.tls_ca {
         None => None,
-        Some(path) => Some(std::fs::read(path).map_err(|error| {
-            Failure::Usage(format!("cannot read `{}`: {error}", path.display()))
-        })?),
+        Some(path) => Some(
+            std::fs::read(path)
+                .map_err(|error| Failure::Usage(format!("cannot read `{}`: {error}", path.display())))?,
+        ),
     };
     Ok(Config {
         roots_pem,

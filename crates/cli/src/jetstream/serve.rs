@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_http::{
-    Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions,
-    Shutdown, bind, default_reactors, heavy_reactors,
+    Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
+    ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
 use alluvium_server::config::LogFormat;
-use alluvium_server::{keep_certificates, scheme};
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
+use alluvium_server::{keep_certificates, scheme};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -130,7 +130,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, LogFormat::Text);
-    let front = args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
+    let front =
+        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {

@@ -100,7 +100,8 @@ fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         return Err(Failure { message, code: EXIT_CONFIG });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let front = args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
+    let front =
+        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let options = Options {
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
         stop_timeout: Duration::from_secs(2),

@@ -111,7 +111,10 @@ fn an_answer_that_breaks_off_ends_alone_after_what_was_sent_of_it() {
         assert_eq!(nothing.status(), 200);
         whole(nothing.into_body()).await.unwrap_err();
         // The others of the connection go on.
-        assert_eq!(whole(ask(&mut client, "GET", "/pieces", "").await.into_body()).await.unwrap(), b"one two");
+        assert_eq!(
+            whole(ask(&mut client, "GET", "/pieces", "").await.into_body()).await.unwrap(),
+            b"one two"
+        );
     });
     assert_eq!(stop(server), Drained::Clean);
 }
@@ -215,7 +218,10 @@ fn an_upgrade_is_not_to_be_had() {
         let mut client = connect(&server, 65_535).await;
         let answer = ask(&mut client, "GET", "/upgrade", "").await;
         assert_eq!(answer.status(), 505);
-        assert_eq!(whole(ask(&mut client, "GET", "/pieces", "").await.into_body()).await.unwrap(), b"one two");
+        assert_eq!(
+            whole(ask(&mut client, "GET", "/pieces", "").await.into_body()).await.unwrap(),
+            b"one two"
+        );
     });
     assert_eq!(stop(server), Drained::Clean);
 }
@@ -347,7 +353,8 @@ fn floods_end_their_connection_and_nothing_else() {
     let server = start(1, 0);
     let resets = |number: u32| {
         let stream = 2 * number + 1;
-        [frame(HEADERS, END_STREAM | END_HEADERS, stream, LIVE), frame(RESET, 0, stream, &[0, 0, 0, 8])].concat()
+        [frame(HEADERS, END_STREAM | END_HEADERS, stream, LIVE), frame(RESET, 0, stream, &[0, 0, 0, 8])]
+            .concat()
     };
     let endless_head = |number: u32| match number {
         0 => frame(HEADERS, END_STREAM, 1, ROOT),

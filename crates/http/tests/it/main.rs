@@ -17,8 +17,8 @@ use std::{
 };
 
 use alluvium_http::{
-    Body, BodyBudget, BodyError, CollectLimits, CounterSnapshot, Drained, Front, Handler, Request, Response, ResponseBudget, Server,
-    ServerOptions, Shutdown, bind, collect, error_response,
+    Body, BodyBudget, BodyError, CollectLimits, CounterSnapshot, Drained, Front, Handler, Request, Response,
+    ResponseBudget, Server, ServerOptions, Shutdown, bind, collect, error_response,
 };
 use bytes::Bytes;
 use http::StatusCode;

@@ -107,7 +107,11 @@ fn a_head_that_no_parser_shall_see_is_refused_with_a_reason_after_what_came_befo
             let text = answers(&server, &format!("{before}{head}GET /pieces HTTP/1.1\r\nhost: x\r\n\r\n"));
             let last = text.rsplit("HTTP/1.1 ").next().unwrap();
             assert!(last.starts_with(&status.to_string()) && last.contains(code), "{head:.40}: {text}");
-            assert_eq!(text.matches("HTTP/1.1").count(), 1 + usize::from(!before.is_empty()), "{head:.40}: {text}");
+            assert_eq!(
+                text.matches("HTTP/1.1").count(),
+                1 + usize::from(!before.is_empty()),
+                "{head:.40}: {text}"
+            );
         }
     }
     let counted = super::counters(&server);

@@ -35,8 +35,7 @@ pub(super) async fn handle(
     let expected = headers::expected_incarnation(request.headers())?;
     let (mut source, from) = streams.backend.open(&path, expected, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
-    let wanted =
-        Wanted { from, max_bytes: query.max_bytes, takes_mapped: Peer::takes_mapped(request) };
+    let wanted = Wanted { from, max_bytes: query.max_bytes, takes_mapped: Peer::takes_mapped(request) };
     match query.live {
         Some(LiveMode::LongPoll) => long_poll::handle(streams, &path, source, wanted, cursor()?).await,
         Some(LiveMode::Sse) => sse::handle(streams, path, source, from, cursor()?).await,

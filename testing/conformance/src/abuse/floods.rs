@@ -34,11 +34,7 @@ pub(super) fn connections(server: &Server) -> Result<()> {
 }
 
 /// Opens connections until one is refused, and says with which code that is.
-fn fill(
-    server: &Server,
-    from: Option<[u8; 4]>,
-    most: usize,
-) -> Result<(Vec<std::net::TcpStream>, String)> {
+fn fill(server: &Server, from: Option<[u8; 4]>, most: usize) -> Result<(Vec<std::net::TcpStream>, String)> {
     let mut held = Vec::new();
     // Some places are taken by those who were here before, and some may be given back meanwhile.
     for _ in 0..2 * most + 100 {

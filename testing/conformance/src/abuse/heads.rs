@@ -37,7 +37,9 @@ pub(super) fn large(server: &Server) -> Result<()> {
 /// What proxies and servers read differently.
 pub(super) fn smuggled(server: &Server) -> Result<()> {
     let post = |head: &str, body: &str| {
-        format!("POST /v1/stream/others HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\n{head}\r\n\r\n{body}")
+        format!(
+            "POST /v1/stream/others HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\n{head}\r\n\r\n{body}"
+        )
     };
     let cases = [
         (post("content-length: 5\r\ntransfer-encoding: chunked", "0\r\n\r\n"), 400, "ambiguous_length"),
@@ -58,7 +60,11 @@ pub(super) fn smuggled(server: &Server) -> Result<()> {
         (post("x: y\rz: 1", ""), 400, ""),
         (post("host: y", ""), 400, "invalid_host"),
         ("GET /v1/stream/others HTTP/1.1\nhost: x\n\n".to_owned(), 400, "malformed_head"),
-        ("GET /v1/stream/others HTTP/1.1\r\nhost: x\r\nhost: x\r\nconnection: close\r\n\r\n".to_owned(), 400, "invalid_host"),
+        (
+            "GET /v1/stream/others HTTP/1.1\r\nhost: x\r\nhost: x\r\nconnection: close\r\n\r\n".to_owned(),
+            400,
+            "invalid_host",
+        ),
     ];
     let closing: Vec<_> = cases
         .into_iter()
@@ -74,9 +80,19 @@ pub(super) fn smuggled(server: &Server) -> Result<()> {
         .collect();
     refused(server, &closing)?;
     // The chunks of a body are as strict.
-    for chunks in ["1\nx\r\n0\r\n\r\n", "1;\nx\r\n0\r\n\r\n", "0x1\r\nx\r\n0\r\n\r\n", "1\r\nxy\r\n0\r\n\r\n", "ffffffffffffffffff\r\nx"] {
-        let answer = answers(server.address, (post("transfer-encoding: chunked", chunks) + HIDDEN).as_bytes())?;
-        ensure!(answer.starts_with("HTTP/1.1 4") && answer.matches("HTTP/1.1 ").count() == 1, "{chunks:?}: {answer}");
+    for chunks in [
+        "1\nx\r\n0\r\n\r\n",
+        "1;\nx\r\n0\r\n\r\n",
+        "0x1\r\nx\r\n0\r\n\r\n",
+        "1\r\nxy\r\n0\r\n\r\n",
+        "ffffffffffffffffff\r\nx",
+    ] {
+        let answer =
+            answers(server.address, (post("transfer-encoding: chunked", chunks) + HIDDEN).as_bytes())?;
+        ensure!(
+            answer.starts_with("HTTP/1.1 4") && answer.matches("HTTP/1.1 ").count() == 1,
+            "{chunks:?}: {answer}"
+        );
     }
     Ok(())
 }
@@ -118,7 +134,8 @@ pub(super) fn paths(server: &Server) -> Result<()> {
         ensure!(answer.status == 404, "{name}: {}", answer.status);
     }
     // In absolute form the host is the target's, and the path what follows it.
-    let absolute = "GET http://elsewhere/v1/stream/../others HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let absolute =
+        "GET http://elsewhere/v1/stream/../others HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answer = answers(server.address, absolute.as_bytes())?;
     ensure!(answer.starts_with("HTTP/1.1 4"), "{answer}");
     Ok(())
@@ -130,9 +147,16 @@ pub(super) fn documents(server: &Server) -> Result<()> {
     let mut connection = Connection::open(server.address)?;
     let json = [("content-type", "application/json")];
     connection.send("PUT", "documents", &json, &[])?.expect(&[201], "make a stream")?;
-    for deep in ["[".repeat(DEEP), "{\"a\":".repeat(DEEP), format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))] {
+    for deep in
+        ["[".repeat(DEEP), "{\"a\":".repeat(DEEP), format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))]
+    {
         let answer = connection.send("POST", "documents", &json, deep.as_bytes())?;
-        ensure!(answer.status == 400 && answer.code() == "invalid_json", "{}: {}", answer.status, answer.code());
+        ensure!(
+            answer.status == 400 && answer.code() == "invalid_json",
+            "{}: {}",
+            answer.status,
+            answer.code()
+        );
         let mut feeds = Connection::open(server.address)?;
         let answer = feeds.call("POST", "/feeds/v1/spaces/x/append", &json, deep.as_bytes())?;
         ensure!((400..500).contains(&answer.status), "feeds: {}", answer.status);

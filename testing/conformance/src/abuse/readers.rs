@@ -35,7 +35,9 @@ pub(super) fn stalled(server: &Server) -> Result<()> {
     for number in 0..STALLED_CONNECTIONS {
         let mut stream = raw(server.address)?;
         let live = if number % 2 == 0 { "" } else { "&live=sse" };
-        stream.write_all(format!("GET /v1/stream/large?offset=-1{live} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes())?;
+        stream.write_all(
+            format!("GET /v1/stream/large?offset=-1{live} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes(),
+        )?;
         plain.push(stream);
         // A window of a byte for some, and of everything for others, which then fill the socket.
         let window = if number % 2 == 0 { 1 } else { 1 << 30 };
@@ -43,7 +45,10 @@ pub(super) fn stalled(server: &Server) -> Result<()> {
         for answer in 0..ANSWERS {
             let live = if answer % 2 == 0 { "" } else { "&live=sse" };
             let head = get(&format!("/v1/stream/large?offset=-1{live}"));
-            ensure!(frames.send(&frame(HEADERS, END_STREAM | END_HEADERS, 2 * answer + 1, &head)), "it ended");
+            ensure!(
+                frames.send(&frame(HEADERS, END_STREAM | END_HEADERS, 2 * answer + 1, &head)),
+                "it ended"
+            );
         }
         framed.push(frames);
         if number % 20 == 0 {
