@@ -149,10 +149,12 @@ pub(crate) async fn serve<H: Handler>(
             return;
         }
         Err(error) => {
+            shared.front.counters.connections_broken.add();
             tracing::debug!(%error, %address, "a connection did not come to its first request");
             return;
         }
     };
+    let counters = Arc::clone(&shared.front.counters);
     let is_tls = shared.front.tls.is_some();
     let peer = Peer::new(address, is_tls, !is_tls && !is_http2, Arc::clone(&shared.proxies));
     let connection =
@@ -164,6 +166,7 @@ pub(crate) async fn serve<H: Handler>(
         http1::run(stream, connection).await
     };
     if let Err(error) = served {
+        counters.connections_broken.add();
         tracing::debug!(%error, %address, "connection ended early");
     }
 }

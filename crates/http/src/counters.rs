@@ -10,7 +10,7 @@ macro_rules! counters {
             $( $(#[doc = $doc])+ pub(crate) $name: Counter, )+
         }
 
-        /// The numbers at one moment. Each only grows.
+        /// The numbers at one moment. Each only grows, but for that of the connections that are open.
         #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
         pub struct CounterSnapshot {
             $( $(#[doc = $doc])+ pub $name: u64, )+
@@ -26,12 +26,20 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Connections that are open.
+    connections_open,
     /// Connections that got a place.
     connections_accepted,
     /// Connections refused because all places were taken.
     connections_refused,
     /// Connections refused because their address had too many already.
     connections_refused_by_address,
+    /// Connections that the system failed to accept.
+    connections_failed,
+    /// Connections that broke, or whose first bytes were no request.
+    connections_broken,
+    /// Connections that went on in another protocol.
+    connections_upgraded,
     /// Connections closed because they had no request for too long, complete heads included that never came.
     connections_idle,
     /// TLS handshakes that came to their end.
@@ -69,6 +77,10 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {

@@ -121,6 +121,7 @@ pub(crate) async fn run<H: Handler>(
         drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, fault)).await);
     // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
     } else if let Some(upgrade) = upgrade.filter(|_| !state.outbox.is_socket_full()) {
+        shared.front.counters.connections_upgraded.add();
         stream.put_back(read_buf);
         upgrade.go_on(Upgraded::new(stream)).await;
     }

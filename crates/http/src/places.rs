@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::peer::Networks;
+use crate::{counters::Counters, peer::Networks};
 
 /// How many connections may be held.
 #[derive(Clone, Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct PlaceLimits {
 #[derive(Debug)]
 pub(crate) struct Places {
     limits: PlaceLimits,
+    counters: Arc<Counters>,
     taken: Mutex<Taken>,
 }
 
@@ -53,8 +54,8 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(limits: PlaceLimits) -> Arc<Self> {
-        Arc::new(Self { limits, taken: Mutex::default() })
+    pub(crate) fn new(limits: PlaceLimits, counters: Arc<Counters>) -> Arc<Self> {
+        Arc::new(Self { limits, counters, taken: Mutex::default() })
     }
 
     /// Connections held now.
@@ -77,6 +78,7 @@ impl Places {
             *held += 1;
         }
         taken.all += 1;
+        self.counters.connections_open.add();
         Ok(Place { places: Arc::clone(self), counted })
     }
 
@@ -97,6 +99,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         taken.all -= 1;
+        self.places.counters.connections_open.subtract();
         if let Some(counted) = self.counted
             && let Some(held) = taken.by_address.get_mut(&counted)
         {
@@ -123,7 +126,7 @@ mod tests {
 
     fn places(all: usize, one: usize, exempt: &str, counts_loopback: bool) -> Arc<Places> {
         let exempt = exempt.parse().expect("networks");
-        Places::new(PlaceLimits { all, one, counts_loopback, exempt })
+        Places::new(PlaceLimits { all, one, counts_loopback, exempt }, Arc::default())
     }
 
     fn take(places: &Arc<Places>, address: &str) -> Result<Place, NoPlace> {
@@ -188,6 +191,7 @@ mod tests {
                     Err(NoPlace::AddressFull) => prop_assert_eq!(of_host, 3),
                 }
                 prop_assert_eq!(places.taken(), held.len());
+                prop_assert_eq!(places.counters.snapshot().connections_open, held.len() as u64);
             }
             drop(held);
             prop_assert!(places.lock().by_address.is_empty());

@@ -104,6 +104,7 @@ async fn accept<H: Handler>(
             Err(error) => {
                 // Out of descriptors or memory, most likely: the connection stays queued, so spinning gains nothing.
                 tracing::warn!(%error, "cannot accept a connection");
+                shared.front.counters.connections_failed.add();
                 tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
                 continue;
             }

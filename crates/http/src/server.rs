@@ -116,12 +116,13 @@ impl<H: Handler> Server<H> {
     ) -> Result<Self, StartError> {
         let address = listener.local_addr()?;
         let proxies = Arc::new(front.trusted_proxies.clone());
-        let places = Places::new(PlaceLimits {
+        let limits = PlaceLimits {
             all: options.connections_max,
             one: front.connections_per_address_max.unwrap_or(CONNECTIONS_PER_ADDRESS_MAX),
             counts_loopback: front.connections_per_address_max.is_some(),
             exempt: front.trusted_proxies.clone(),
-        });
+        };
+        let places = Places::new(limits, Arc::clone(&front.counters));
         let shared = Arc::new(Shared {
             handler,
             shutdown,

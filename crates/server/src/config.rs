@@ -13,7 +13,7 @@ pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
 use value::Value as _;
-pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, parse_seconds};
+pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
 const ENGINE_ONLY: [&str; 10] = [
@@ -38,6 +38,12 @@ impl Config {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::Contradiction(
                 "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),
+            ));
+        }
+        if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
+            return Err(ConfigError::Contradiction(
+                "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"
+                    .to_owned(),
             ));
         }
         match self.store {

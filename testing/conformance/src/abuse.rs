@@ -82,7 +82,29 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         ensure!(peak <= allowed(), "{} MiB where {} MiB are allowed", peak / MIB, allowed() / MIB);
         Ok(())
     });
+    report.check("what was refused, closed and ended was counted", || counted(address));
     report.check("and the server stops in peace", || server.stop().map(drop));
+    Ok(())
+}
+
+/// The metrics of what was tried.
+const COUNTED: [&str; 6] = [
+    "alluvium_connections_total{outcome=\"refused\"}",
+    "alluvium_connections_total{outcome=\"refused_by_address\"}",
+    "alluvium_connections_ended_total{reason=\"idle\"}",
+    "alluvium_connections_ended_total{reason=\"misbehaved\"}",
+    "alluvium_requests_unreadable_total",
+    "alluvium_http_requests_total{version=\"2\"}",
+];
+
+fn counted(address: SocketAddr) -> Result<()> {
+    let page = Connection::open(address)?.call("GET", "/metrics", &[], &[])?.expect(&[200], "metrics")?;
+    let page = String::from_utf8(page.body)?;
+    for name in COUNTED {
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        let value: f64 = line.with_context(|| format!("no `{name}`"))?.trim().parse()?;
+        ensure!(value > 0.0, "`{name}` has not moved");
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
 //! * `tls` – TLS and HTTP/2 with curl, Node and a page in Chromium; certificates that change.
 //! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
+//! * `sight` – metrics that move as they should, health, and names of requests.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -42,6 +43,7 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod sight;
 mod simulator;
 mod sockets;
 mod suite;
@@ -98,6 +100,8 @@ enum Claim {
     Tls,
     /// Peers that send too slowly, too much or the wrong thing: each is bounded, and others are served meanwhile.
     Abuse,
+    /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
+    Sight,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -134,6 +138,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
+        Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

@@ -20,6 +20,8 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/http/src/reactor.rs",
     "crates/http/src/http1.rs",
     "crates/http/src/http2.rs",
+    "crates/server/src/sight/answer.rs",
+    "crates/server/src/sight/operated.rs",
 ];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];
