@@ -37,6 +37,8 @@ const CONNECTION_KIB: u64 = 64;
 const WAITER_KIB: u64 = 12;
 /// What each connection of HTTP/2 whose readers have stopped holds beyond the budget.
 const STALLED_KIB: u64 = 144;
+/// What each answer holds that has begun and may not go on.
+const BEGUN_KIB: u64 = 16;
 
 /// The stream that everyone else reads and writes.
 const OTHERS: &str = "others";
@@ -112,7 +114,7 @@ fn counted(address: SocketAddr) -> Result<()> {
 fn allowed() -> u64 {
     let kib = CONNECTIONS_MAX as u64 * CONNECTION_KIB
         + WAITERS_MAX as u64 * WAITER_KIB
-        + readers::STALLED_CONNECTIONS as u64 * STALLED_KIB;
+        + readers::STALLED_CONNECTIONS as u64 * (STALLED_KIB + u64::from(readers::ANSWERS) * BEGUN_KIB);
     (BASE_MIB + RESPONSES_MIB + BODIES_MIB + RECENT_MIB + QUEUE_MIB) * MIB + kib * 1024
 }
 

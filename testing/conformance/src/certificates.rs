@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// A root and the files that a server and its clients need.
 pub(crate) struct Certificates {
@@ -16,6 +16,7 @@ impl Certificates {
     /// Makes a root, and a first certificate in the files.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::CommonName, "a root for tests");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let certificates = Self { root, dir: dir.to_owned() };
@@ -27,7 +28,8 @@ impl Certificates {
     /// Puts a new certificate and key in the files' places.
     pub(crate) fn renew(&self) -> Result<()> {
         let key = KeyPair::generate()?;
-        let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, "localhost");
         let made = params.signed_by(&key, &self.root)?;
         replace(&self.key(), &key.serialize_pem())?;
         replace(&self.certificate(), &made.pem())

@@ -13,7 +13,7 @@ use crate::server::Server;
 /// Connections of each version whose readers have stopped.
 pub(super) const STALLED_CONNECTIONS: usize = 200;
 /// Answers that each of those of HTTP/2 asks for.
-const ANSWERS: u32 = 20;
+pub(super) const ANSWERS: u32 = 20;
 /// What they ask for: more than any socket has room for.
 const LARGE_MIB: usize = 32;
 
@@ -62,7 +62,9 @@ pub(super) fn stalled(server: &Server) -> Result<()> {
     super::served(server.address)?;
     let grown = procfs::resident_bytes(server.pid())?.saturating_sub(before);
     let connections = STALLED_CONNECTIONS as u64;
-    let allowed = RESPONSES_MIB * MIB + connections * (24 + 32 + 64 + 144) * 1024 + 16 * MIB;
+    // The page on limits has the terms: both kinds of connections, what each holds, and what each answer does.
+    let kib = connections * (24 + 32 + 64 + 144) + connections * u64::from(ANSWERS) * (12 + 16);
+    let allowed = RESPONSES_MIB * MIB + kib * 1024;
     println!(
         "        {} MiB more with {connections} and {connections} x {ANSWERS} readers that do not read, {} MiB are allowed",
         grown / MIB,
