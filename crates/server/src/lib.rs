@@ -14,6 +14,7 @@ mod serve;
 pub mod sight;
 mod site;
 mod store;
+mod subscriptions;
 mod watch;
 
 pub use exit::{

@@ -8,6 +8,7 @@ use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
 use alluvium_streams::Streams;
+use alluvium_subscriptions::http as subscriptions;
 use tokio::sync::SetOnce;
 
 use crate::config::{Config, MetricsPlace};
@@ -23,6 +24,7 @@ const SWEEP_EVERY: Duration = Duration::from_mins(1);
 pub(crate) struct Doors {
     pub(crate) streams: Streams,
     pub(crate) feeds: Option<Surface>,
+    pub(crate) subscriptions: Option<subscriptions::Surface>,
 }
 
 /// Everything that answers requests. Those that come before the doors are there wait for them, but for the ones about the
@@ -59,8 +61,12 @@ impl Handler for Site {
             Some(doors) => doors,
             None => self.doors.wait().await,
         };
-        match &doors.feeds {
-            Some(feeds) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
+        match (&doors.feeds, &doors.subscriptions) {
+            (Some(feeds), _) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
+            // Out of the way of streams, where most requests go.
+            (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
+                Box::pin(subscriptions.handle(request)).await
+            }
             _ => doors.streams.handle(request).await,
         }
     }

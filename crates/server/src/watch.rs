@@ -95,6 +95,14 @@ pub(crate) fn watch_doors(
     }
 }
 
+/// Has shown what the subscriptions count.
+pub(crate) fn watch_subscriptions(sight: &Sight, service: Option<&alluvium_subscriptions::Service>) {
+    if let Some(service) = service {
+        let handle = service.handle();
+        sight.add(move |page| metrics::subscriptions(page, &handle));
+    }
+}
+
 /// What an operator sees of this server.
 pub(crate) fn sight(env: &Env) -> Arc<Sight> {
     Sight::new(env, OPERATIONS)

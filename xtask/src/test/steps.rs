@@ -87,6 +87,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "peers that send too slowly, too much or the wrong thing",
         run: || black_box("abuse"),
     },
+    Step {
+        name: "subscriptions",
+        about: "the workers of the documentation, webhooks over kill -9",
+        run: || black_box("subscriptions"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
@@ -183,8 +188,18 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments =
-        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
+    let arguments = [
+        "--package",
+        "alluvium-sim",
+        "--features",
+        "planted-bugs",
+        "--test",
+        "planted",
+        "--test",
+        "store",
+        "--test",
+        "subscriptions",
+    ];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 

@@ -158,7 +158,7 @@ fn announce(args: &SimulateArgs, front: &Front, simulator: &Simulator) {
          hosts          {}\n\
          world          seed {}, {} accounts, {} events per second\n\
          faults         {scheme}://{address}/_oracle/faults\n\
-         try            alluvium jetstream serve --relay {relay}://{address} --plc {scheme}://{address}\n",
+         try            alluvium jetstream serve --allow-private --relay {relay}://{address} --plc {scheme}://{address} --start-cursor 0\n",
         hosts.join(" "),
         args.seed,
         args.accounts,

@@ -4,6 +4,7 @@
 mod basics;
 mod bootstrap;
 mod buckets;
+mod changes;
 mod contract;
 mod damage;
 mod folding;

@@ -119,6 +119,21 @@ options! {
     /// Proxies that are believed what they say of their clients (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Proto`):
     /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
     "trusted-proxies" => trusted_proxies: Networks = Networks::default();
+    /// Subscriptions held at once. One more is answered `409`.
+    "subscriptions-max" => subscriptions_max: usize = alluvium_subscriptions::SUBSCRIPTIONS_MAX_DEFAULT;
+    /// Streams that all subscriptions together follow; one that two follow counts twice. A subscription that needs more
+    /// is answered `409`; a new stream that patterns mean beyond that is not followed, and the log says so.
+    "subscription-links-max" => subscription_links_max: usize = alluvium_subscriptions::LINKS_MAX_DEFAULT;
+    /// Webhooks under way at once. Others wait for their turn; those whose last attempt failed get at most half of these.
+    "webhooks-max" => webhooks_max: usize = alluvium_subscriptions::DELIVERIES_MAX_DEFAULT;
+    /// How long a webhook's receiver may take to answer; the lease of the subscription if that is shorter.
+    "webhook-timeout" => webhook_timeout: Duration = alluvium_subscriptions::WEBHOOK_TIMEOUT_DEFAULT;
+    /// Whether webhooks may go to `localhost` and `127.0.0.x`, also without TLS: for development. All other addresses that
+    /// are not on the public internet are always refused.
+    "webhook-loopback" => webhook_loopback: bool = false;
+    /// How often a new key takes over signing webhooks; at least an hour. It is in the key set ten minutes before, and the
+    /// old one for an hour after.
+    "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more
