@@ -121,17 +121,14 @@ impl<'a, H> Watch<'a, H> {
         let activity = &self.connection.activity;
         let counters = &self.connection.shared.front.counters;
         while self.look.as_mut().poll(cx).is_ready() {
-            let pause = match self.is_ending {
-                true if !activity.is_busy() => return Poll::Ready(()),
-                true => FAREWELL_TIMEOUT,
-                false => match self.idle.look(activity) {
-                    Ok(pause) => pause,
-                    Err(Idle) => {
-                        counters.connections_idle.add();
-                        return Poll::Ready(());
-                    }
-                },
+            let pause = if !self.is_ending {
+                self.idle.look(activity).inspect_err(|Idle| counters.connections_idle.add())
+            } else if activity.is_busy() {
+                Ok(FAREWELL_TIMEOUT)
+            } else {
+                Err(Idle)
             };
+            let Ok(pause) = pause else { return Poll::Ready(()) };
             self.look.as_mut().reset(Instant::now() + pause);
         }
         while self.stall_look.as_mut().poll(cx).is_ready() {
