@@ -160,7 +160,7 @@ fn raw(address: SocketAddr) -> Result<TcpStream> {
 fn answers(address: SocketAddr, bytes: &[u8]) -> Result<String> {
     let mut stream = raw(address)?;
     // It may have answered, and closed, before it has read everything.
-    let _ = stream.write_all(bytes);
+    drop(stream.write_all(bytes));
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     ensure!(!answer.is_empty() || read.is_ok(), "no answer: {read:?}");

@@ -347,6 +347,9 @@ fn a_head_that_is_too_large_is_refused_and_its_connection_goes_on_or_ends() {
     assert_eq!(stop(server), Drained::Clean);
 }
 
+/// What is sent again and again, by its number.
+type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
+
 /// Each sends what costs the server work or memory until the server has enough of it.
 #[test]
 fn floods_end_their_connection_and_nothing_else() {
@@ -365,7 +368,7 @@ fn floods_end_their_connection_and_nothing_else() {
         // Data behind the end of a request.
         [frame(HEADERS, END_STREAM | END_HEADERS, stream, ROOT), frame(DATA, 0, stream, b"x")].concat()
     };
-    let floods: [(&str, &dyn Fn(u32) -> Vec<u8>); 3] =
+    let floods: [Flood<'_>; 3] =
         [("rapid resets", &resets), ("a head without an end", &endless_head), ("faults", &faults)];
     for (count, (what, flood)) in (1..).zip(floods) {
         let mut raw = Raw::open(&server);

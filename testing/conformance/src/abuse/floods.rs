@@ -44,7 +44,7 @@ fn fill(server: &Server, from: Option<[u8; 4]>, most: usize) -> Result<(Vec<std:
         };
         // An answer shows that it has a place, and a request that waits keeps it.
         let request = "GET /v1/stream/others?offset=now&live=sse HTTP/1.1\r\nhost: x\r\n\r\n";
-        let _ = stream.write_all(request.as_bytes());
+        drop(stream.write_all(request.as_bytes()));
         let mut answer = [0; 512];
         let read = stream.read(&mut answer).unwrap_or(0);
         let answer = String::from_utf8_lossy(&answer[..read]).into_owned();

@@ -31,7 +31,7 @@ pub(super) fn stalled(server: &Server) -> Result<()> {
     }
     let before = procfs::resident_bytes(server.pid())?;
     let mut plain = Vec::new();
-    let mut framed = Vec::new();
+    let mut stalled = Vec::new();
     for number in 0..STALLED_CONNECTIONS {
         let mut stream = raw(server.address)?;
         let live = if number % 2 == 0 { "" } else { "&live=sse" };
@@ -50,13 +50,13 @@ pub(super) fn stalled(server: &Server) -> Result<()> {
                 "it ended"
             );
         }
-        framed.push(frames);
+        stalled.push(frames);
         if number % 20 == 0 {
             super::served(server.address)?;
         }
     }
     // Whoever is answered now comes after all of them.
-    for frames in &mut framed {
+    for frames in &mut stalled {
         frames.next_of(HEADERS)?;
     }
     super::served(server.address)?;

@@ -86,13 +86,13 @@ fn half_bodies(server: &Server, head: &str) -> Result<()> {
         let mut peer = raw(server.address)?;
         peer.write_all(format!("{head}content-length: {}\r\n\r\n", 2 * half.len()).as_bytes())?;
         // A refused one may be closed at any moment.
-        let _ = peer.write_all(&half);
+        drop(peer.write_all(&half));
         peers.push(peer);
     }
     let (mut busy, mut late) = (0, 0);
     for mut peer in peers {
         let mut answer = Vec::new();
-        let _ = peer.read_to_end(&mut answer);
+        drop(peer.read_to_end(&mut answer));
         let answer = String::from_utf8_lossy(&answer);
         busy += usize::from(answer.contains("too_many_bodies"));
         late += usize::from(answer.contains("body_timeout"));
