@@ -23,3 +23,4 @@ pub use exit::{
 pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
 pub use serve::serve;
+pub use watch::operations;

@@ -55,6 +55,17 @@ pub fn trusting(pem: &[u8]) -> io::Result<Tls> {
     if roots.is_empty() { Err(invalid("there is no certificate".to_owned())) } else { tls(roots) }
 }
 
+/// TLS that trusts these certificates, in DER, in place of the roots of the web; for
+/// [`ConnectOptions::tls`](crate::ConnectOptions::tls).
+pub fn tls_with_roots(certificates: &[Vec<u8>]) -> io::Result<Tls> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        let added = roots.add(certificate.clone().into());
+        added.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    }
+    tls(roots)
+}
+
 fn tls(roots: RootCertStore) -> io::Result<Tls> {
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -18,6 +18,7 @@
 //! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
+//! * `openapi` – the description of the HTTP surface, tried status by status.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -41,6 +42,7 @@ mod http;
 mod jetstream;
 mod many_streams;
 mod message;
+mod openapi;
 mod procfs;
 mod random;
 mod server;
@@ -107,6 +109,8 @@ enum Claim {
     Subscriptions,
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
     Sight,
+    /// `docs/openapi.json`: every path, method and status of it is tried, and every operation is in it.
+    Openapi,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -145,6 +149,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::Subscriptions => subscriptions::run(&binary, &mut report)?,
         Claim::Sight => sight::run(&binary, &mut report)?,
+        Claim::Openapi => openapi::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

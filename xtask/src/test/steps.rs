@@ -109,6 +109,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("simulator"),
     },
     Step { name: "sight", about: "metrics, health, names of requests", run: || black_box("sight") },
+    Step {
+        name: "openapi",
+        about: "the description of the HTTP surface, status by status",
+        run: || black_box("openapi"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",
