@@ -41,6 +41,11 @@ const fn names() -> [&'static str; COUNT] {
     names
 }
 
+/// The names of all operations that requests to a server are counted under.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied()
+}
+
 fn operation_of(method: &Method, uri: &Uri) -> usize {
     let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
     match uri.path() {

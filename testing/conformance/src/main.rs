@@ -14,8 +14,11 @@
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
+//! * `tls` – TLS and HTTP/2 with curl, Node and a page in Chromium; certificates that change.
+//! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
+//! * `openapi` – the description of the HTTP surface, tried status by status.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -24,17 +27,22 @@
 )]
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on standard output")]
 
+mod abuse;
 mod buckets;
+mod certificates;
 mod check;
 mod clients;
 mod crash;
 mod failed_sync;
 mod feeds;
+mod frames;
+mod front;
 mod full_disk;
 mod http;
 mod jetstream;
 mod many_streams;
 mod message;
+mod openapi;
 mod procfs;
 mod random;
 mod server;
@@ -93,10 +101,16 @@ enum Claim {
     Websockets,
     /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
     FeedSockets(sockets::crowd::Options),
+    /// TLS and HTTP/2: curl, Node, a page in Chromium that tails twenty streams, certificates that change.
+    Tls,
+    /// Peers that send too slowly, too much or the wrong thing: each is bounded, and others are served meanwhile.
+    Abuse,
     /// Subscriptions: the workers of the documentation word for word, and webhooks over `kill -9`.
     Subscriptions,
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
     Sight,
+    /// `docs/openapi.json`: every path, method and status of it is tried, and every operation is in it.
+    Openapi,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -126,6 +140,8 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,
+        Claim::Tls => front::run(&binary, &mut report)?,
+        Claim::Abuse => abuse::run(&binary, &mut report)?,
         Claim::Jetstream => jetstream::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
@@ -133,6 +149,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
         Claim::Subscriptions => subscriptions::run(&binary, &mut report)?,
         Claim::Sight => sight::run(&binary, &mut report)?,
+        Claim::Openapi => openapi::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

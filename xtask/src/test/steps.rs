@@ -78,6 +78,16 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("feed-sockets"),
     },
     Step {
+        name: "tls",
+        about: "TLS and HTTP/2: curl, Node, a page in Chromium, certificates that change",
+        run: || black_box("tls"),
+    },
+    Step {
+        name: "abuse",
+        about: "peers that send too slowly, too much or the wrong thing",
+        run: || black_box("abuse"),
+    },
+    Step {
         name: "subscriptions",
         about: "the workers of the documentation, webhooks over kill -9",
         run: || black_box("subscriptions"),
@@ -99,6 +109,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("simulator"),
     },
     Step { name: "sight", about: "metrics, health, names of requests", run: || black_box("sight") },
+    Step {
+        name: "openapi",
+        about: "the description of the HTTP surface, status by status",
+        run: || black_box("openapi"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",

@@ -6,6 +6,7 @@ mod bootstrap;
 mod buckets;
 mod changes;
 mod contract;
+mod counted;
 mod damage;
 mod folding;
 mod forks;
