@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use alluvium_env::Env;
+use alluvium_http::Peer;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body::Body;
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use crate::limits::REMEMBERED_MAX;
 use crate::rate::{AddressKey, Table};
 use crate::refusal::{Refusal, Rejected};
 use crate::routes::{self, Asked, Need};
-use crate::{Caller, Grants, Lease, Meter, Origins, Proxies, Rates, Scope, TokenHash, issuer};
+use crate::{Caller, Grants, Lease, Meter, Origins, Rates, Scope, TokenHash, issuer};
 
 /// Which doors are guarded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,8 +49,6 @@ pub struct Options {
     pub token_in_query: bool,
     /// Which web pages may use the server.
     pub origins: Origins,
-    /// Whose word is taken for the address of a client.
-    pub proxies: Proxies,
     /// What one address may do.
     pub address_rates: Rates,
     /// What one caller may do, unless the file says otherwise for it.
@@ -69,7 +68,6 @@ impl Options {
             is_open: true,
             token_in_query: false,
             origins: Origins::default(),
-            proxies: Proxies::default(),
             address_rates: Rates::default(),
             caller_rates: Rates::default(),
             burst: Duration::from_secs(10),
@@ -249,11 +247,14 @@ impl Access {
 
     /// Decides about a request: whether it goes on, and as whose. What it presented is taken out of it, so that nothing
     /// behind this can tell it to anyone; only a route that has credentials of its own gets them.
-    pub(crate) fn admit<B: Body>(
-        &self,
-        peer: SocketAddr,
-        request: &mut Request<B>,
-    ) -> Result<Admitted, Refusal> {
+    pub(crate) fn admit<B: Body>(&self, request: &mut Request<B>) -> Result<Admitted, Refusal> {
+        // What did not come by a connection has the address of nobody.
+        let nobody = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+        let client = Peer::of(request).map_or(nobody, |peer| peer.client(request.headers()));
+        self.admit_from(client, request)
+    }
+
+    fn admit_from<B: Body>(&self, client: IpAddr, request: &mut Request<B>) -> Result<Admitted, Refusal> {
         let inner = &*self.0;
         let options = &inner.options;
         let need = routes::need(options.doors, request.method(), request.uri().path(), request.headers());
@@ -265,7 +266,7 @@ impl Access {
         if headers.contains_key(header::UPGRADE) && !options.origins.allow(headers.get(header::ORIGIN)) {
             return Err(inner.refused(Refusal::Origin));
         }
-        let address = AddressKey::from(options.proxies.client(peer.ip(), headers));
+        let address = AddressKey::from(client);
         inner.take_of_address(address, 1, 0)?;
         if need.asked == Asked::Own {
             return Ok(Admitted { lease: None, is_public: false });

@@ -1,7 +1,5 @@
 //! Stands between the connections of a server and its surfaces.
 
-use std::net::SocketAddr;
-
 use alluvium_http::{Handler, Request, Response, discard};
 use http::{HeaderMap, HeaderValue, Method, header};
 use http_body::Body as _;
@@ -25,32 +23,26 @@ impl<H: Handler> Guarded<H> {
         Self { surface, access }
     }
 
-    async fn guard(&self, peer: SocketAddr, mut request: Request) -> Response {
+    async fn guard(&self, mut request: Request) -> Response {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let shape = Shape::of(request.uri().path());
         let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut response = match self.access.admit(peer, &mut request) {
-            Ok(admitted) => self.answer(admitted, (peer, request), shape, is_get).await,
+        let mut response = match self.access.admit(&mut request) {
+            Ok(admitted) => self.answer(admitted, request, shape, is_get).await,
             Err(refusal) => refuse(refusal, request, shape).await,
         };
         self.access.origins().apply(origin.as_ref(), response.headers_mut());
         response
     }
 
-    async fn answer(
-        &self,
-        admitted: Admitted,
-        (peer, request): (SocketAddr, Request),
-        shape: Shape,
-        is_get: bool,
-    ) -> Response {
+    async fn answer(&self, admitted: Admitted, request: Request, shape: Shape, is_get: bool) -> Response {
         let Admitted { lease, is_public } = admitted;
         // What only reads can be given up at any moment.
         let mut response = match lease.clone().filter(|_| is_get) {
-            None => self.surface.handle_from(peer, request).await,
+            None => self.surface.handle(request).await,
             Some(lease) => tokio::select! {
                 biased;
-                response = self.surface.handle_from(peer, request) => response,
+                response = self.surface.handle(request) => response,
                 refusal = lease.refused() => return respond(refusal, shape),
             },
         };
@@ -66,14 +58,10 @@ impl<H: Handler> Guarded<H> {
 
 impl<H: Handler> Handler for Guarded<H> {
     async fn handle(&self, request: Request) -> Response {
-        self.handle_from(SocketAddr::from(([0, 0, 0, 0], 0)), request).await
-    }
-
-    async fn handle_from(&self, peer: SocketAddr, request: Request) -> Response {
         if self.access.is_idle() {
-            return self.surface.handle_from(peer, request).await;
+            return self.surface.handle(request).await;
         }
-        Box::pin(self.guard(peer, request)).await
+        Box::pin(self.guard(request)).await
     }
 }
 

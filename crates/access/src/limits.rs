@@ -38,7 +38,5 @@ pub const ADDRESSES_MAX: usize = 65_536;
 pub const CALLERS_MAX: usize = 16_384;
 /// Origins that can be listed.
 pub const ORIGINS_MAX: usize = 256;
-/// Proxies that can be listed.
-pub const PROXIES_MAX: usize = 256;
 /// Bytes of a refused body that are read, so that its sender comes to read the refusal.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 1024 * 1024;

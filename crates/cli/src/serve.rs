@@ -20,7 +20,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::
 
 use crate::{
     exit_codes_help, feed, jetstream,
-    stream::{self, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
+    stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
 
@@ -29,6 +29,7 @@ const FOREIGN_VARIABLES: &[&str] = &[
     URL_VARIABLE,
     TOKEN_VARIABLE,
     TOKEN_FILE_VARIABLE,
+    TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
     jetstream::VARIABLES[0],

@@ -163,6 +163,8 @@ pub struct Config {
     pub compress: bool,
     /// Sent as `Authorization: Bearer`.
     pub token: Option<Token>,
+    /// Certificates in PEM to trust in place of the public ones.
+    pub roots_pem: Option<Vec<u8>>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -176,6 +178,9 @@ pub enum ConfigError {
     /// A collection or an account that is none, or too many.
     #[error("{0}")]
     Filter(#[from] FilterError),
+    /// Certificates that cannot be read.
+    #[error("the certificates cannot be read: {0}")]
+    Roots(String),
     /// Collections of records, and no records.
     #[error("collections are wanted and changes of records are not")]
     CollectionsWithoutCommits,
@@ -195,6 +200,7 @@ impl Config {
             collections: Vec::new(),
             compress: true,
             token: None,
+            roots_pem: None,
             limits: Limits::default(),
         }
     }

@@ -81,6 +81,7 @@ pub(crate) async fn open(
             limits: SocketLimits { frame_bytes_max: max, message_bytes_max: max, ..SocketLimits::default() },
             ..ConnectionOptions::default()
         },
+        tls: shared.tls.clone(),
         ..ConnectOptions::default()
     };
     let (target, hello) = target(config, from, dictionary.map(|dictionary| dictionary.id));
@@ -259,7 +260,7 @@ mod tests {
         let refused = |status: u16, body: &'static str, form| {
             let status = ureq::http::StatusCode::from_u16(status).unwrap();
             let refusal =
-                Refusal { status, headers: ureq::http::HeaderMap::new(), body: body.as_bytes().into() };
+                Refusal { status, headers: HeaderMap::new(), body: body.as_bytes().into() };
             match understood(&refusal, form) {
                 Some(Opened::TooOld) => "old".to_owned(),
                 Some(Opened::Dictionary(id)) => format!("{id:?}"),

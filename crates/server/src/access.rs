@@ -10,14 +10,12 @@ pub(crate) fn options(config: &Config) -> Options {
         tracing::warn!(listen = %config.listen, "whoever reaches the server may do everything: `insecure = yes`");
     }
     Options {
-    Options {
         doors: Doors::Server,
         file: config.access_file.0.clone(),
         // Without a file the check has seen to it that this is meant.
         is_open: config.access_file.0.is_none(),
         token_in_query: config.token_in_query,
         origins: config.cors_origins.clone(),
-        proxies: config.trusted_proxies.clone(),
         address_rates: Rates {
             requests_per_s: config.address_requests_per_s.0,
             append_bytes_per_s: config.address_append_bytes_per_s.0,

@@ -44,6 +44,11 @@ impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
         self.check_access()?;
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::Contradiction(
+                "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),
+            ));
+        }
         if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
             return Err(ConfigError::Contradiction(
                 "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"

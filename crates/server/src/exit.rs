@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use alluvium_access::AccessError;
 use alluvium_engine::OpenError;
-use alluvium_http::{BindError, StartError};
+use alluvium_http::{BindError, StartError, TlsError};
 use alluvium_journal::FormatError;
 
 use crate::config::Config;
@@ -64,6 +64,9 @@ pub enum ServeError {
     /// The address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A thread could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -88,6 +91,7 @@ impl ServeError {
             Self::Access(AccessError::Thread(_)) => EXIT_IO,
             Self::Access(_)
             | Self::Open(OpenError::Options(_))
+            | Self::Tls(_)
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
             Self::Open(error) if error.is_of_the_system() => EXIT_IO,
@@ -131,6 +135,7 @@ impl ServeError {
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Access(_)
+            | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Subscriptions(_)
             | Self::Io(_) => None,

@@ -1,6 +1,5 @@
 //! All surfaces of a server under one roof: the path decides which one answers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,11 +55,6 @@ impl Site {
 }
 
 impl Handler for Site {
-    /// No door asks from where a request came; whoever decides about that has done so.
-    async fn handle_from(&self, _peer: SocketAddr, request: Request) -> Response {
-        self.handle(request).await
-    }
-
     async fn handle(&self, request: Request) -> Response {
         if let Some(answer) = self.sight.answer(&request, self.visibility) {
             return answer;

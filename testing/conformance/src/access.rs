@@ -254,7 +254,9 @@ fn hidden(address: SocketAddr, tokens: &Tokens, report: &mut Report) {
                 for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
                     let seen = |target: &str| {
                         let answer = asker.whole(method, target, &json, b"")?;
-                        let is_told = |header: &&(String, String)| !matches!(header.0.as_str(), "date" | "x-request-id");
+                        let is_told = |header: &&(String, String)| {
+                            !matches!(header.0.as_str(), "date" | "x-request-id")
+                        };
                         let headers: Vec<_> = answer.headers().iter().filter(is_told).cloned().collect();
                         anyhow::Ok((answer.status, headers, answer.body))
                     };

@@ -19,6 +19,8 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/access/src/refusal.rs",
     "crates/http/src/admission.rs",
     "crates/http/src/reactor.rs",
+    "crates/http/src/http1.rs",
+    "crates/http/src/http2.rs",
     "crates/server/src/sight/answer.rs",
     "crates/server/src/sight/operated.rs",
 ];

@@ -136,6 +136,7 @@ impl Place {
         Ok(Server {
             credentials: credentials.unwrap_or_default(),
             hints,
+            roots_pem: self.connection.roots_pem()?,
             ..Server::new(&self.connection.url)
         })
     }

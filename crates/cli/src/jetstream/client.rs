@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use self::failure::EXIT_CODES;
 use self::output::{Output, Place};
 use crate::exit_codes_help;
+use crate::stream::TLS_CA_VARIABLE;
 use crate::stream::connection::{Secret, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, token};
 use crate::stream::failure::Failure;
 use crate::stream::notes::{self, Notes};
@@ -68,6 +69,9 @@ struct WantedArgs {
         value_name = "FILE"
     )]
     token_file: Option<PathBuf>,
+    /// Trust the certificates in this file (PEM) in place of the public ones.
+    #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
     /// Print no notes and no progress on standard error, only errors.
     #[arg(long, short)]
     quiet: bool,
@@ -163,7 +167,15 @@ fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
     };
     let no_header = || Failure::Usage("the token has characters that a header cannot hold".to_owned());
     let token = token(wanted.token.as_ref(), wanted.token_file.as_deref())?;
+    let roots_pem = match &wanted.tls_ca {
+        None => None,
+        Some(path) => Some(
+            std::fs::read(path)
+                .map_err(|error| Failure::Usage(format!("cannot read `{}`: {error}", path.display())))?,
+        ),
+    };
     Ok(Config {
+        roots_pem,
         form: match wanted.form {
             FormArg::V2 => Form::V2,
             FormArg::Events => Form::Events,

@@ -2,10 +2,12 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_server::config::parse_seconds;
 use clap::Args;
+use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
 
 use super::client::{Client, RetryPolicy};
 use super::failure::Failure;
@@ -22,6 +24,9 @@ pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
 pub(crate) const TOKEN_FILE_VARIABLE: &str = "ALLUVIUM_TOKEN_FILE";
 /// Longest token file, in bytes.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The variable of `--tls-ca`.
+pub(crate) const TLS_CA_VARIABLE: &str = "ALLUVIUM_TLS_CA";
 
 /// Options shared by all commands that talk to a server.
 #[derive(Debug, Args)]
@@ -51,6 +56,9 @@ pub(crate) struct ConnectionArgs {
         value_name = "FILE"
     )]
     token_file: Option<PathBuf>,
+    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://` and `wss://`.
+    #[arg(long, global = true, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
 
     /// Give up when the server has been unavailable for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
@@ -64,7 +72,32 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.token()?.as_deref(), RetryPolicy::new(self.patience()), self.notes())
+        Client::new(self.token()?.as_deref(), self.roots()?, RetryPolicy::new(self.patience()), self.notes())
+    }
+
+    /// The certificates to trust in place of the public ones, as they are in the file.
+    pub(crate) fn roots_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = &self.tls_ca else { return Ok(None) };
+        let unreadable = |error| Failure::Usage(format!("cannot read `{}`: {error}", path.display()));
+        std::fs::read(path).map(Some).map_err(unreadable)
+    }
+
+    fn roots(&self) -> Result<Option<RootCerts>, Failure> {
+        let (Some(pem), Some(path)) = (self.roots_pem()?, &self.tls_ca) else { return Ok(None) };
+        let mut roots: Vec<Certificate<'static>> = Vec::new();
+        for item in parse_pem(&pem) {
+            match item {
+                Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
+                Ok(_) => {}
+                Err(error) => {
+                    return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
+                }
+            }
+        }
+        if roots.is_empty() {
+            return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
+        }
+        Ok(Some(RootCerts::Specific(Arc::new(roots))))
     }
 
     /// How long to try, if not for ever.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use alluvium_access::{Origins, Proxies};
+use alluvium_access::Origins;
 
 use super::load::ConfigError;
 use super::options::Config;
@@ -71,18 +71,6 @@ impl Value for Origins {
     }
 }
 
-impl Value for Proxies {
-    const KIND: &'static str = "ADDRESSES";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: alluvium_access::InvalidProxies| error.to_string())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
 impl Config {
     /// Whether only this machine reaches the address.
     fn is_local(&self) -> bool {
@@ -136,6 +124,5 @@ mod tests {
         assert_eq!(options.caller_rates, Rates { requests_per_s: None, append_bytes_per_s: Some(1 << 20) });
         load(&[("address-requests-per-s", "0")]).unwrap_err();
         load(&[("cors-origins", "https://a.example/")]).unwrap_err();
-        load(&[("trusted-proxies", "10.0.0.0/99")]).unwrap_err();
     }
 }

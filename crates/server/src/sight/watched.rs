@@ -1,6 +1,5 @@
 //! Everything that answers requests, watched: counted, named, and in the log.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -30,10 +29,6 @@ impl<H> Watched<H> {
 
 impl<H: Handler> Handler for Watched<H> {
     async fn handle(&self, request: Request) -> Response {
-        self.handle_from(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), request).await
-    }
-
-    async fn handle_from(&self, peer: SocketAddr, request: Request) -> Response {
         let sight = &*self.sight;
         let operation = (sight.operations.of)(request.method(), request.uri());
         let under_way = sight.requests.begin(operation);
@@ -44,7 +39,7 @@ impl<H: Handler> Handler for Watched<H> {
         let shown = id.to_str().unwrap_or_default();
         // Nothing is made of it unless the log wants it.
         let logged = tracing::debug_span!(target: TARGET, "request", id = shown, operation = name);
-        let mut response = self.inner.handle_from(peer, request).instrument(logged).await;
+        let mut response = self.inner.handle(request).instrument(logged).await;
         let took_us = under_way.answered(response.status());
         #[cfg(feature = "otlp")]
         if let Some((spans, begun)) = span {
