@@ -11,6 +11,8 @@ use crate::frame::Encoder;
 use crate::header::{self, HEADER_BYTES};
 use crate::index::BlockInfo;
 use crate::metadata::{Metadata, ReadLimits, Summary};
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{Bug, is_planted};
 use crate::read::block_at;
 
 /// When a block is full.
@@ -89,6 +91,19 @@ impl Writer {
         Ok(self.is_full())
     }
 
+    fn sync_block(&self) -> Result<(), Error> {
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::BlockUnsynced) {
+            return Ok(());
+        }
+        let synced = self.file.sync_data().map_err(io("syncing a block"));
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::FlushErrorIgnored) {
+            return Ok(());
+        }
+        synced
+    }
+
     fn is_full(&self) -> bool {
         self.pending.len() >= self.limits.block_rows.clamp(1, ROWS_MAX as usize)
             || self.pending.body_bytes() >= self.limits.block_bytes
@@ -109,8 +124,14 @@ impl Writer {
         let frame = self.encoder.encode(&body).map_err(io("compressing a block"))?;
         let size = u32::try_from(frame.len()).map_err(|_| Refused::Full)?;
         let prefix = u64::from(size).to_le_bytes();
-        self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"))?;
-        self.file.sync_data().map_err(io("syncing a block"))?;
+        #[cfg(feature = "planted-bugs")]
+        let prefix =
+            if is_planted(Bug::LengthWithPrefix) { (u64::from(size) + 8).to_le_bytes() } else { prefix };
+        let written = self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"));
+        #[cfg(feature = "planted-bugs")]
+        let written = if is_planted(Bug::FlushErrorIgnored) { Ok(()) } else { written };
+        written?;
+        self.sync_block()?;
         let at = self.end;
         let damaged = |damage| Error::damaged(at, damage);
         let written = Block::decode(body).map_err(damaged)?;
