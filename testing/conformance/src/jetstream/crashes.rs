@@ -225,7 +225,7 @@ fn live(world: &mut World, from: u64) -> Result<Vec<Told>> {
             break;
         }
         world.run(1)?;
-        if round % 10 == 5 {
+        if round % 4 == 1 {
             for (key, silent) in [("unseen", true), ("seen", false)] {
                 let path = format!("app.bsky.feed.like/{key}-{from}-{round}");
                 let operations = vec![Operation::Put { path, record: None }];
