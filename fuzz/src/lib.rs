@@ -9,5 +9,6 @@ pub mod ingest;
 pub mod jetstream_client;
 pub mod journal;
 pub mod jss;
+pub mod metrics;
 pub mod protocol;
 pub mod websocket;
