@@ -12,13 +12,17 @@ mod list;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use alluvium_jss::planted::VARIABLE;
 use list::{MUTANTS, Mutant, OF_GATHERING, REFERENCE};
+use parking_lot::Mutex;
 
 /// A test that goes on for longer than this has found its bug: it waits for what will not come.
-const SECONDS_MAX: Duration = Duration::from_secs(45);
+const SECONDS_MAX: Duration = Duration::from_secs(25);
+/// Tests that run at once.
+const AT_ONCE: usize = 2;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// The packages whose tests are run.
 const PACKAGES: [&str; 6] = [
@@ -126,29 +130,53 @@ fn main() -> ExitCode {
     };
     let mutants: Vec<&Mutant> = MUTANTS.iter().filter(wanted).collect();
     let programs = build();
-    let (mut passed, mut failed) = (0, 0);
-    let mut decide = |name: &str, is_good: bool, how: &str| {
-        println!("test {name} ... {}{how}", if is_good { "ok" } else { "FAILED" });
-        if is_good { passed += 1 } else { failed += 1 }
-    };
+    let tally = Tally::default();
     if filters.is_empty() {
-        decide("every_mutant_of_the_reference_implementation_is_in_a_list", is_complete(), "");
+        tally.decide("every_mutant_of_the_reference_implementation_is_in_a_list", is_complete(), "");
         for (id, what) in OF_GATHERING {
             println!("     m{id} is of what is not there yet: {what}");
         }
     }
-    let mut sound = BTreeSet::new();
-    for mutant in mutants {
-        let is_new = sound.insert((mutant.package, mutant.target, mutant.test));
-        if is_new && run(&programs, mutant, false) != Ended::Passed {
-            decide(mutant.test, false, ": it fails without a bug");
-            continue;
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    tally.judge(&programs, mutant);
+                }
+            });
         }
-        let ended = run(&programs, mutant, true);
-        let how = if ended == Ended::Hung { " (it waits for ever)" } else { "" };
-        decide(&mutant.name(), ended != Ended::Passed, how);
-    }
+    });
+    let (passed, failed) = (tally.passed.into_inner(), tally.failed.into_inner());
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {verdict}. {passed} passed; {failed} failed; 0 ignored");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What has been decided.
+#[derive(Default)]
+struct Tally {
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+    /// Tests that were found to pass without a bug.
+    sound: Mutex<BTreeSet<(&'static str, &'static str, &'static str)>>,
+}
+
+impl Tally {
+    fn decide(&self, name: &str, is_good: bool, how: &str) {
+        println!("test {name} ... {}{how}", if is_good { "ok" } else { "FAILED" });
+        let count = if is_good { &self.passed } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn judge(&self, programs: &Programs, mutant: &Mutant) {
+        let is_new = self.sound.lock().insert((mutant.package, mutant.target, mutant.test));
+        if is_new && run(programs, mutant, false) != Ended::Passed {
+            self.decide(mutant.test, false, ": it fails without a bug");
+            return;
+        }
+        let ended = run(programs, mutant, true);
+        let how = if ended == Ended::Hung { " (it waits for ever)" } else { "" };
+        self.decide(&mutant.name(), ended != Ended::Passed, how);
+    }
 }
