@@ -13,9 +13,11 @@ pub fn message(line: &str, form: Form) -> Result<Option<Event>, String> {
     }
 }
 
-/// The answer to a plan: how far it goes, and each segment with the ranges of its blocks, in order.
-#[expect(clippy::type_complexity, reason = "it is for fuzzing alone")]
-pub fn plan(answer: &[u8]) -> Result<(u64, Vec<(u64, Option<Vec<(u32, u32)>>)>), String> {
+/// A segment of a plan, with the ranges of its blocks; none for all of it.
+pub type Planned = (u64, Option<Vec<(u32, u32)>>);
+
+/// The answer to a plan: how far it goes, and what of it is to be downloaded, in order.
+pub fn plan(answer: &[u8]) -> Result<(u64, Vec<Planned>), String> {
     let page = plan::read_page(answer).map_err(|error| error.to_string())?;
     let entries = page.entries.into_iter().map(|entry| (entry.index.get(), entry.ranges));
     Ok((page.through, entries.collect()))

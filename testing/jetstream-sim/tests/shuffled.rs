@@ -85,8 +85,8 @@ proptest! {
         seed in 0..1000_u64, workers in 1..6_usize, picks in proptest::collection::vec(any::<u16>(), 120),
     ) {
         let small = Config::small(seed);
-        // Nobody goes away or changes a key: what is fetched or signed then depends on when.
-        let mix = Mix { rotate: 0, account: 0, ..small.mix };
+        // Nothing is fetched, and nobody changes a key: what is fetched or signed then depends on when.
+        let mix = Mix { rotate: 0, account: 0, sync: 0, ..small.mix };
         let mut world = World::new(Config { accounts: 9, mix, ..small }).expect("a world");
         let emitted = world.run(120);
         let outcomes = Oracle::new().observe_all(&emitted);

@@ -1,6 +1,5 @@
 //! An archive on a simulated disk, and a server of it on a real socket: what the tests of the server, of its client and of
 //! the command line share.
-#![expect(clippy::expect_used, reason = "it is for tests, and fails as they do")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

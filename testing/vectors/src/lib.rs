@@ -4,12 +4,7 @@
 //! The vectors are not part of the project. They are looked for where `ALLUVIUM_VECTORS` points, else in
 //! `../shared/vectors` beside the checkout. Without them a harness says so, and passes nothing: that is why it prints its
 //! results itself. Each file is checked against `SHA256SUMS` before it is used.
-#![expect(
-    clippy::print_stdout,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "it is a harness of tests, and fails as they do"
-)]
+#![expect(clippy::print_stdout, reason = "it is a harness of tests")]
 
 mod files;
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alluvium_atproto::Curve;
-use alluvium_jetstream_simulator::{Act, Config, FRAME_BYTES_MAX, Fault, Flaw, Operation, Status};
+use alluvium_jetstream_simulator::{Account, Act, Config, FRAME_BYTES_MAX, Fault, Flaw, Operation, Status};
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 
@@ -50,6 +50,9 @@ enum Then {
     /// The repository is fetched, once it can be, and replaces what was known.
     Replaced,
 }
+
+/// A fault, once it is known of which account.
+type Make = Box<dyn FnOnce(String) -> Fault>;
 
 /// A world with everything that was let loose on it.
 struct Loose {
@@ -122,7 +125,7 @@ fn hosts(loose: &mut Loose) -> Result<()> {
     let redirect = format!("http://{}{GET_REPO}?did={}", hosts[host(15)?], loose.world.did(15)?);
     let path = || GET_REPO.to_owned();
     // What is wrong, with the answers about which account, and what must come of it.
-    let table: Vec<(Box<dyn FnOnce(String) -> Fault>, Then)> = vec![
+    let table: Vec<(Make, Then)> = vec![
         (Box::new(|did| Fault::PlcMalformedHandle { did }), Then::Nothing),
         (Box::new(|did| Fault::PlcNoEndpoint { did }), Then::Replaced),
         (Box::new(|did| Fault::PlcMalformedEndpoint { did }), Then::Replaced),
@@ -287,8 +290,7 @@ fn flaws(loose: &mut Loose) -> Result<()> {
 fn accounts(loose: &mut Loose) -> Result<()> {
     // Announced and not, and then something is missing: it is found where the account lives now.
     for (account, announce) in [(32, true), (33, false)] {
-        let host =
-            loose.world.network().world(|world| world.account(account).map(|account| account.host()))?;
+        let host = loose.world.network().world(|world| world.account(account).map(Account::host))?;
         loose.act(Act::Migrate { account, host: (host + 1) % 3, announce })?;
         loose.tear(account)?;
     }

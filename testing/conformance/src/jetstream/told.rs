@@ -63,14 +63,14 @@ impl What {
         match (self, expected) {
             (
                 Self::Record { action, collection, rkey, rev, after },
-                Expected::Record { action: a, collection: c, rkey: k, rev: r, cid, .. },
+                Expected::Record { action: did, collection: of, rkey: key, rev: at, cid, .. },
             ) => {
-                (action.as_str(), collection, rkey, rev) == (a.as_str(), c, k, r)
+                (action.as_str(), collection, rkey, rev) == (did.as_str(), of, key, at)
                     && after.as_ref().map(|(cid, _)| *cid) == *cid
             }
-            (Self::Identity { handle }, Expected::Identity { handle: h }) => handle == h,
-            (Self::Account { active, status }, Expected::Account { status: s }) => {
-                *active == s.is_active() && status.as_deref() == s.name()
+            (Self::Identity { handle }, Expected::Identity { handle: told }) => handle == told,
+            (Self::Account { active, status }, Expected::Account { status: told }) => {
+                *active == told.is_active() && status.as_deref() == told.name()
             }
             _ => false,
         }

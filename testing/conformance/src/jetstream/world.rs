@@ -9,7 +9,7 @@ use std::{io, thread};
 use alluvium_env::{OpenMode, RealDisk};
 use alluvium_jetstream_simulator::serve::Options;
 use alluvium_jetstream_simulator::{
-    Act, Config, Emitted, Fault, Mix, Oracle, Outcome, Row as Expected, Simulator,
+    Account, Act, Config, Emitted, Fault, Mix, Oracle, Outcome, Row as Expected, Simulator,
 };
 use alluvium_jss::{Opened, ReadLimits, SegmentIndex, WriteLimits};
 use anyhow::{Context, Result, bail, ensure};
@@ -152,8 +152,7 @@ impl World {
     /// all that it said before.
     pub(super) fn conclude(&mut self, accounts: Range<u32>) -> Result<()> {
         for account in accounts {
-            let status =
-                self.network().world(|world| world.account(account).map(|account| account.status()))?;
+            let status = self.network().world(|world| world.account(account).map(Account::status))?;
             // Of an account whose records nobody has told of a `#sync` would have the repository fetched.
             if status.is_active() && self.is_known(&self.did(account)?) {
                 self.act(Act::Sync { account })?;
