@@ -11,4 +11,5 @@ pub mod journal;
 pub mod jss;
 pub mod metrics;
 pub mod protocol;
+pub mod subscription;
 pub mod websocket;

@@ -14,7 +14,7 @@ use alluvium_server::{
     EXIT_CODES, EXIT_CONFIG, ServeError,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
     metrics::metrics_markdown,
-    serve,
+    operations, serve,
 };
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
@@ -120,6 +120,9 @@ pub(crate) enum ConfigCommand {
     /// Print the options and limits as Markdown.
     #[command(hide = true)]
     Docs,
+    /// Print the operations that requests are counted under, one a line.
+    #[command(hide = true)]
+    Operations,
     /// Print the metrics of `alluvium serve` as Markdown.
     #[command(hide = true)]
     Metrics,
@@ -148,6 +151,7 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
             + &top::docs_markdown()),
+        ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

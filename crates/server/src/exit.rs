@@ -66,6 +66,9 @@ pub enum ServeError {
     /// The folder of feeds cannot be used.
     #[error(transparent)]
     Feeds(#[from] alluvium_feeds::OpenError),
+    /// The subscriptions cannot be read.
+    #[error(transparent)]
+    Subscriptions(#[from] alluvium_subscriptions::LoadError),
     /// Signals cannot be received.
     #[error("cannot run: {0}")]
     Io(#[from] io::Error),
@@ -82,7 +85,7 @@ impl ServeError {
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
             Self::Open(error) if error.is_of_the_system() => EXIT_IO,
-            Self::Open(_) => EXIT_DATA,
+            Self::Open(_) | Self::Subscriptions(_) => EXIT_DATA,
             Self::Feeds(alluvium_feeds::OpenError::Folder(_))
             | Self::Bind(BindError::Io { .. })
             | Self::Sqlite { .. }
@@ -122,6 +125,7 @@ impl ServeError {
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Feeds(_)
+            | Self::Subscriptions(_)
             | Self::Io(_) => None,
         }
     }

@@ -13,6 +13,7 @@ mod serve;
 pub mod sight;
 mod site;
 mod store;
+mod subscriptions;
 mod watch;
 
 pub use exit::{
@@ -20,3 +21,4 @@ pub use exit::{
 };
 pub use logging::log_to_stderr;
 pub use serve::serve;
+pub use watch::operations;

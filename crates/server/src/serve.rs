@@ -17,7 +17,7 @@ use crate::{
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
-    watch,
+    subscriptions, watch,
 };
 
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
@@ -52,9 +52,12 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
+    let subscriptions = subscriptions::open(config, &store, env.clone())?;
     let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
     watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
-    if doors.set(Doors { streams, feeds: surface }).is_err() {
+    watch::watch_subscriptions(&sight, subscriptions.as_ref());
+    let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
+    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed }).is_err() {
         unreachable!("the doors are put in once");
     }
     sight.health().recovered();
@@ -71,6 +74,9 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     })?;
     if let Some(feeds) = feeds {
         feeds.close();
+    }
+    if let Some(subscriptions) = subscriptions {
+        subscriptions.stop();
     }
     store.close();
     #[cfg(feature = "otlp")]

@@ -35,7 +35,21 @@ impl Stream {
 
 /// The roots of the web, and no certificate of one's own.
 pub(crate) fn default_tls() -> io::Result<Arc<ClientConfig>> {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    tls(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+}
+
+/// TLS that trusts these certificates, in DER, in place of the roots of the web; for
+/// [`ConnectOptions::tls`](crate::ConnectOptions::tls).
+pub fn tls_with_roots(certificates: &[Vec<u8>]) -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        let added = roots.add(certificate.clone().into());
+        added.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    }
+    tls(roots)
+}
+
+fn tls(roots: RootCertStore) -> io::Result<Arc<ClientConfig>> {
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_env::Env;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_env::{Disk, Env};
 use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
@@ -41,19 +41,41 @@ pub struct World {
 impl World {
     /// An empty archive, and a server of it with these options.
     pub fn new(options: Options) -> Self {
+        Self::changed(options, |_| {})
+    }
+
+    /// The same, with other options of the archive.
+    pub fn changed(options: Options, change: impl FnOnce(&mut ArchiveOptions)) -> Self {
         let disk = SimDisk::new(1);
-        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
         let env = Env {
-            clock: Arc::clone(&clock) as Arc<_>,
+            clock: Arc::new(ManualClock::new(0)),
             random: Arc::new(SeededRandom::new(1)),
             disk: Arc::new(disk.clone()),
         };
-        disk.create_dir_all(Path::new(DIR)).expect("a directory");
-        let store = LogStore::open(&disk, &Path::new(DIR).join("store")).expect("a store");
-        let archive_options = ArchiveOptions {
+        Self::start(env, disk, Path::new(DIR), options, change)
+    }
+
+    /// The same in a directory that the system keeps; its simulated disk is not used.
+    pub fn real(dir: &Path) -> Self {
+        Self::start(Env::real(), SimDisk::new(1), dir, Options::default(), |_| {})
+    }
+
+    fn start(
+        env: Env,
+        disk: SimDisk,
+        dir: &Path,
+        options: Options,
+        change: impl FnOnce(&mut ArchiveOptions),
+    ) -> Self {
+        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
+        let env = Env { clock: Arc::clone(&clock) as Arc<_>, ..env };
+        env.disk.create_dir_all(dir).expect("a directory");
+        let store = LogStore::open(&*env.disk, &dir.join("store")).expect("a store");
+        let mut archive_options = ArchiveOptions {
             blocks: WriteLimits { block_rows: 8, ..WriteLimits::default() },
-            ..ArchiveOptions::new(DIR)
+            ..ArchiveOptions::new(dir)
         };
+        change(&mut archive_options);
         let (archive, _) = Archive::open(env.clone(), Arc::new(store), archive_options).expect("an archive");
         let (surface, server, shutdown) = serve(&archive, &options);
         Self { archive, disk, clock, surface, shutdown, env, options, server }

@@ -77,6 +77,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "feeds over WebSocket: npm clients, a thousand subscribers",
         run: || black_box("feed-sockets"),
     },
+    Step {
+        name: "subscriptions",
+        about: "the workers of the documentation, webhooks over kill -9",
+        run: || black_box("subscriptions"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
@@ -94,6 +99,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("simulator"),
     },
     Step { name: "sight", about: "metrics, health, names of requests", run: || black_box("sight") },
+    Step {
+        name: "openapi",
+        about: "the description of the HTTP surface, status by status",
+        run: || black_box("openapi"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",
@@ -193,8 +203,18 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments =
-        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
+    let arguments = [
+        "--package",
+        "alluvium-sim",
+        "--features",
+        "planted-bugs",
+        "--test",
+        "planted",
+        "--test",
+        "store",
+        "--test",
+        "subscriptions",
+    ];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 

@@ -37,6 +37,8 @@ pub(crate) const VARIABLES: &[&str] = &[
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
+/// Room for headers beside a request line of 64 KiB, the longest that there can be: filters are long.
+const OTHER_HEADERS_BYTES: usize = 32 * 1024;
 /// How long connections have to end after a signal.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the ingest has ended by itself.
@@ -81,6 +83,15 @@ pub(crate) struct ServeArgs {
     /// Subscribers of live feeds at once.
     #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_max)]
     subscribers_max: usize,
+    /// Of them, those of one address that is not of this machine; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_per_address_max)]
+    subscribers_per_address_max: usize,
+    /// Of one address's, those that begin in the past and have not caught up yet; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().replays_per_address_max)]
+    replays_per_address_max: usize,
+    /// Take whom `X-Forwarded-For` names last for the one who asks: for a server that only a proxy reaches.
+    #[arg(long)]
+    trust_forwarded: bool,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
@@ -184,7 +195,12 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let own = OwnServer::start(args.metrics_listen, &sight)?;
     let jetstream = Jetstream::start(&config, &env)?;
     let shutdown = Shutdown::new();
-    let surface = Surface::new(jetstream.archive().clone(), surface_options(args), shutdown.clone());
+    let surface = Surface::with_ingest(
+        jetstream.archive().clone(),
+        jetstream.probe(),
+        surface_options(args),
+        shutdown.clone(),
+    );
     let options = server_options(args);
     plumbing(&sight, &options.responses, options.connections_max);
     sight.add(jetstream.shown(&surface));
@@ -251,6 +267,9 @@ fn surface_options(args: &ServeArgs) -> Options {
     Options {
         lookback: Duration::from_secs(args.lookback_hours.saturating_mul(3600)),
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
+        subscribers_per_address_max: args.subscribers_per_address_max,
+        replays_per_address_max: args.replays_per_address_max,
+        trust_forwarded: args.trust_forwarded,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
         ..Options::default()
@@ -263,7 +282,7 @@ fn server_options(args: &ServeArgs) -> ServerOptions {
         reactors,
         heavy_reactors: heavy_reactors(reactors),
         connections_max: args.subscribers_max.saturating_add(1000),
-        header_bytes_max: HEADER_BYTES_MAX,
+        header_bytes_max: HEADER_BYTES_MAX + OTHER_HEADERS_BYTES,
         idle_timeout: Duration::from_secs(IDLE_TIMEOUT_S),
         responses: Arc::new(ResponseBudget::new(RESPONSES_BYTES_MAX)),
     }

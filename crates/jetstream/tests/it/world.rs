@@ -1,6 +1,7 @@
 //! A server, its archive, and clients of both kinds.
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::sync::Arc;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
@@ -36,6 +37,16 @@ impl World {
 
     pub(crate) fn with(options: Options) -> Self {
         Self(alluvium_jetstream_world::World::new(options))
+    }
+
+    /// Only what is in no block is in memory.
+    pub(crate) fn cold(options: Options) -> Self {
+        Self(alluvium_jetstream_world::World::changed(options, |archive| archive.hot_bytes = 0))
+    }
+
+    /// With files that the system keeps.
+    pub(crate) fn real(dir: &Path) -> Self {
+        Self(alluvium_jetstream_world::World::real(dir))
     }
 
     pub(crate) async fn subscribe(&self, target: &str) -> Subscribed {
