@@ -1,5 +1,6 @@
 //! Worlds of several seeds through the whole ingest, with everything that can go wrong on the way.
 
+use alluvium_atproto::cbor;
 use alluvium_jetstream_ingest::account::{Broken, FetchFailure, Reject};
 use alluvium_jetstream_ingest::convert::Gate;
 use alluvium_jetstream_ingest::counters::Counter;
@@ -7,6 +8,7 @@ use alluvium_jetstream_ingest::ingest::{IngestConfig, IngestError, PipelineConfi
 use alluvium_jetstream_ingest::rules::Rules;
 use alluvium_jetstream_sim::{Fault, Setting, compare};
 use alluvium_jetstream_simulator::{Act, Config, Flaw, Mix, Operation, Outcome, Status};
+use alluvium_jss::Kind;
 
 /// Everything that can be untrue of a commit.
 const FLAWS: [Flaw; 20] = [
