@@ -92,10 +92,10 @@ impl Writer {
         #[cfg(feature = "planted-bugs")]
         let prefix =
             if is_planted(Bug::LengthWithPrefix) { (u64::from(size) + 8).to_le_bytes() } else { prefix };
-        let written = self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"));
+        let done = self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"));
         #[cfg(feature = "planted-bugs")]
-        let written = if is_planted(Bug::FlushErrorIgnored) { Ok(()) } else { written };
-        written?;
+        let done = if is_planted(Bug::FlushErrorIgnored) { Ok(()) } else { done };
+        done?;
         self.sync_block()?;
         let at = self.end;
         let info = BlockInfo::of(&written, at, size);
