@@ -53,6 +53,9 @@ fn nothing_that_was_shown_is_taken_back_and_nothing_is_lost_wherever_the_power_g
                 power.disk.restart();
                 power.start().expect("it starts on what the disk has");
                 assert!(power.follow().expect("it can be read"), "no fault is left");
+                // What is judged and not handed on yet is, when it ends in peace.
+                power.end().expect("it was well");
+                power.start().expect("it starts again");
                 compared +=
                     power.check().unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
             }
