@@ -27,7 +27,7 @@ const OF_GATHERING: [&str; 6] = [
     "listReposShort",
 ];
 /// How long a server may take to be connected again.
-const CONNECTED_SECONDS_MAX: Duration = Duration::from_secs(60);
+const CONNECTED_SECONDS_MAX: Duration = Duration::from_mins(1);
 /// What a `#sync` can have.
 const OF_SYNCS: [Flaw; 8] = [
     Flaw::BadSignature,
@@ -177,7 +177,7 @@ fn hosts(loose: &mut Loose) -> Result<()> {
 
 fn relay(loose: &mut Loose) -> Result<()> {
     let before = loose.world.caught_up()?.len();
-    let seq = loose.world.network().world(|world| world.tip()).saturating_sub(30);
+    let seq = loose.world.network().world(alluvium_jetstream_simulator::World::tip).saturating_sub(30);
     let table = [
         (Fault::Close { after: 0 }, 3),
         (Fault::Resend { after: 5, frames: 20 }, 2),

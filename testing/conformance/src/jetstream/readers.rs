@@ -26,7 +26,7 @@ use crate::random::Random;
 use crate::server::Launch;
 
 /// Far longer than a reader takes for what is there.
-const READ_SECONDS_MAX: Duration = Duration::from_secs(60);
+const READ_SECONDS_MAX: Duration = Duration::from_mins(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often reader and server are killed.
 const ROUNDS: u32 = 8;
