@@ -118,6 +118,7 @@ impl Subscriber {
     ) -> Result<Infallible, End> {
         if let Some(notice) = self.notice.take().and_then(|text| forms::notice(text, self.form)) {
             queue(sender, &notice).await?;
+            sender.write().await;
         }
         let archive = self.state.archive.clone();
         let mut answered = 0;
@@ -149,6 +150,8 @@ impl Subscriber {
                     break;
                 }
             }
+            // All of them in as few writes as can be, and by this task, which runs anyway.
+            sender.write().await;
             if let Some(end) = pace.look(&archive, reader.position()) {
                 self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
                 return Err(end);
@@ -168,6 +171,7 @@ impl Subscriber {
             *answered = heard.heartbeats;
             if let Some(frame) = forms::notice(update::HEARTBEAT.to_owned(), self.form) {
                 queue(sender, &frame).await?;
+                sender.write().await;
             }
         }
         let Some(filter) = heard.filter else { return Ok(false) };
@@ -197,9 +201,9 @@ impl Subscriber {
     }
 }
 
-/// Queues a frame, waiting for room.
+/// Queues a frame, waiting for room. [`Sender::write`] is to follow.
 async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<(), End> {
-    match sender.queue_encoded(frame) {
+    match sender.put_encoded(frame) {
         Ok(()) => Ok(()),
         Err(SendError::Full) => match sender.send_encoded(frame).await {
             Ok(()) => Ok(()),

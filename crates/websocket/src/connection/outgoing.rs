@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 /// Buffers that are handed to one write.
-const SLICES: usize = 32;
+const SLICES: usize = 128;
 
 /// A queue of buffers, written in order, as many at once as the stream takes.
 #[derive(Debug, Default)]
