@@ -41,6 +41,7 @@ mod claim;
 mod command;
 mod committer;
 mod contract;
+mod counters;
 mod create;
 mod delete;
 mod engine;
@@ -78,7 +79,8 @@ pub use crate::bootstrap::{
 };
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
-pub use crate::engine::{Engine, Stats};
+pub use crate::counters::{Counted, Stats};
+pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
     DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,

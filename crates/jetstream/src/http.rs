@@ -10,6 +10,7 @@
 //! | `/status`, `/healthz`, `/` | how the server stands |
 
 mod dictionary;
+mod operation;
 mod plan;
 mod ranged;
 mod refusal;
@@ -28,6 +29,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
+pub use self::operation::{OPERATIONS, operation};
 use self::refusal::{Form, Refusal};
 use crate::metrics::{Counts, Metrics};
 use crate::options::Options;
