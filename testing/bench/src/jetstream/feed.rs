@@ -1,6 +1,6 @@
 //! What a feed sent, kept as it came, and read once the clock has stopped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use alluvium_jetstream_wire::Wire;
 use alluvium_jetstream_wire::dictionary::{self, Decoder as ZstdDecoder};
@@ -144,20 +144,20 @@ impl Feed {
         deflate: Option<bool>,
         expected: &HashMap<Key, usize>,
     ) -> anyhow::Result<Read> {
-        let mut seen = HashMap::with_capacity(expected.len());
+        let mut seen = HashSet::with_capacity(expected.len());
         let mut read = Read { events: Vec::with_capacity(self.len()), irregular: 0, missing: 0 };
         let mut last = 0;
         for message in self.messages(door, deflate)? {
             let (seq, key) = identify(&message, door.form.wire())?;
             let event = expected.get(&key).copied();
-            let is_new = seen.insert(key, ()).is_none();
+            let is_new = seen.insert(key);
             if event.is_none() || !is_new || seq <= last {
                 read.irregular += 1;
             }
             last = seq;
             read.events.push(event);
         }
-        read.missing = expected.keys().filter(|key| !seen.contains_key(*key)).count();
+        read.missing = expected.keys().filter(|key| !seen.contains(*key)).count();
         Ok(read)
     }
 
