@@ -10,4 +10,5 @@ pub mod journal;
 pub mod jss;
 pub mod metrics;
 pub mod protocol;
+pub mod subscription;
 pub mod websocket;

@@ -14,13 +14,13 @@ use alluvium_server::{
     EXIT_CODES, EXIT_CONFIG, ServeError,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
     metrics::metrics_markdown,
-    serve,
+    operations, serve,
 };
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
     exit_codes_help, feed, jetstream,
-    stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
+    stream::{self, TLS_CA_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
 
@@ -28,6 +28,7 @@ use crate::{
 const FOREIGN_VARIABLES: &[&str] = &[
     URL_VARIABLE,
     TOKEN_VARIABLE,
+    TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
     jetstream::VARIABLES[0],
@@ -120,6 +121,9 @@ pub(crate) enum ConfigCommand {
     /// Print the options and limits as Markdown.
     #[command(hide = true)]
     Docs,
+    /// Print the operations that requests are counted under, one a line.
+    #[command(hide = true)]
+    Operations,
     /// Print the metrics of `alluvium serve` as Markdown.
     #[command(hide = true)]
     Metrics,
@@ -148,6 +152,7 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
             + &top::docs_markdown()),
+        ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

@@ -34,6 +34,8 @@ pub(crate) struct Committer {
     pub(crate) outcomes: Vec<Outcome>,
     /// Streams whose readers are to be woken.
     changed: Vec<Arc<Stream>>,
+    /// Streams whose change is to be noted for whoever watches.
+    noted: Vec<Arc<Stream>>,
     /// Streams that this batch creates.
     pub(crate) created: HashMap<StreamPath, Arc<Stream>>,
     /// Buckets that this batch creates (`true`) or deletes.
@@ -93,6 +95,7 @@ impl Committer {
             batch: BatchBuilder::new(),
             outcomes: Vec::new(),
             changed: Vec::new(),
+            noted: Vec::new(),
             created: HashMap::new(),
             bucket_changes: HashMap::new(),
             cold: Vec::new(),
@@ -250,6 +253,8 @@ impl Committer {
             }
             self.publish(inner, shard, &written);
         }
+        let has_noted = !self.noted.is_empty();
+        inner.changes.add(&mut self.noted);
         // Answers before wake-ups: one append may have a thousand readers, and its writer should not have to
         // wait until each of them has been told.
         for outcome in self.outcomes.drain(..) {
@@ -257,6 +262,9 @@ impl Committer {
         }
         for stream in self.changed.drain(..) {
             stream.signal.wake();
+        }
+        if has_noted {
+            inner.changes.wake();
         }
         self.created.clear();
         self.bucket_changes.clear();
@@ -272,6 +280,7 @@ impl Committer {
                 Effect::Appended(stream, grown) => {
                     append_bytes += grow(&stream, &grown, written);
                     appends += u64::from(grown.bytes.is_some());
+                    note(inner, &mut self.noted, &stream);
                     if self.changed.last().is_none_or(|last| !Arc::ptr_eq(last, &stream)) {
                         self.changed.push(stream);
                     }
@@ -283,6 +292,9 @@ impl Committer {
                     }
                     if let Some(reservation) = reservation {
                         reservation.bucket().insert(&stream);
+                    }
+                    if stream.end().0 != Offset::ZERO {
+                        note(inner, &mut self.noted, &stream);
                     }
                     shard.show(stream);
                     drop(pin);
@@ -298,7 +310,10 @@ impl Committer {
                 }
                 Effect::BucketCreated(bucket) => inner.buckets.insert(bucket),
                 Effect::BucketDeleted(deletion) => inner.published_bucket_end(&deletion),
-                Effect::Deleted(stream) => inner.published_delete(shard, &stream),
+                Effect::Deleted(stream) => {
+                    inner.published_delete(shard, &stream);
+                    note(inner, &mut self.noted, &stream);
+                }
                 Effect::Renewed(stream, deadline_ms) => {
                     stream.recorded_deadline(deadline_ms);
                     stream.housekeeping_done();
@@ -307,6 +322,13 @@ impl Committer {
         }
         inner.counters.appends.fetch_add(appends, Ordering::Relaxed);
         inner.counters.append_bytes.fetch_add(append_bytes, Ordering::Relaxed);
+    }
+}
+
+/// Notes a change for whoever watches.
+fn note(inner: &Inner, noted: &mut Vec<Arc<Stream>>, stream: &Arc<Stream>) {
+    if inner.changes.wants(stream) {
+        noted.push(stream.clone());
     }
 }
 

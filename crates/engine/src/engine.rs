@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::bucket::Buckets;
 use crate::buffers::Buffers;
+use crate::changes::ChangeNotes;
 use crate::command::Command;
 use crate::counters::Counters;
 use crate::error::{LookupError, StorageError};
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     /// When something was last committed, to tell whether uploads have the device to themselves.
     pub(crate) last_commit_ms: AtomicU64,
     pub(crate) spans: SpanCache,
+    /// For whoever watches.
+    pub(crate) changes: ChangeNotes,
     pub(crate) buffers: Buffers,
     /// Streams held in memory, soft-deleted ones included.
     pub(crate) streams: AtomicU64,

@@ -25,6 +25,7 @@
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
 //! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
 //! | [`store`] | the store contract on an engine |
+//! | [`changes`] | which streams have changed, for a watcher |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
@@ -37,6 +38,7 @@ mod bootstrap;
 mod boundary;
 mod bucket;
 mod buffers;
+mod changes;
 mod claim;
 mod command;
 mod committer;
@@ -79,6 +81,7 @@ pub use crate::bootstrap::{
 };
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
+pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
 pub use crate::counters::{Counted, Stats};
 pub use crate::engine::Engine;
 pub use crate::error::{

@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::body::Released;
 use crate::bucket::Buckets;
 use crate::buffers::Buffers;
+use crate::changes::ChangeNotes;
 use crate::committer::Committer;
 use crate::counters::Counters;
 use crate::engine::{Engine, Inner};
@@ -439,6 +440,7 @@ fn assemble(
         upload_turn: tokio::sync::Mutex::new(()),
         last_commit_ms: AtomicU64::new(0),
         spans: SpanCache::new(SHARED_SPANS),
+        changes: ChangeNotes::default(),
         buffers: Buffers::default(),
         streams: AtomicU64::new(linked.iter().filter(|stream| stream.path.is_some()).count() as u64),
         stopped: AtomicBool::new(false),

@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     durable_deadline_ms: AtomicU64,
     /// An expiry or a renewal of this stream is on its way to the committer.
     pub(crate) housekeeping: AtomicBool,
+    /// Its change is noted for whoever watches.
+    pub(crate) noted: AtomicBool,
     /// The stream has left memory's indexes: deleted, and no fork needs it.
     pub(crate) purged: AtomicBool,
 }
@@ -289,6 +291,7 @@ impl Stream {
             deadline_ms: AtomicU64::new(deadline_ms),
             durable_deadline_ms: AtomicU64::new(deadline_ms),
             housekeeping: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
             purged: AtomicBool::new(false),
         }
     }

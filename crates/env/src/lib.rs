@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod disk;
+mod network;
 pub mod random;
 mod real;
 pub mod sim;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use crate::clock::{Clock, SystemClock};
 pub use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+pub use crate::network::is_public;
 pub use crate::random::{OsRandom, Random};
 pub use crate::real::{FileMap, RealDisk};
 

@@ -87,8 +87,8 @@ pub struct Limits {
     pub batch_events: usize,
     /// Bytes of lines that are handed over at a time; 1 MiB. A longer line goes alone.
     pub batch_bytes: usize,
-    /// The longest query of a live feed; 8,000 bytes. With more accounts than fit, the feed of all is read and filtered
-    /// here.
+    /// The longest query of a live feed; 8,000 bytes, which proxies let through. A longer filter is said to the older feed
+    /// in a message; of the newer one, which takes none, the accounts are left out and filtered here.
     pub query_bytes_max: usize,
     /// Events in a row that a live feed may send although they were not asked for; 10,000. More are taken as a server
     /// whose numbers went back.
@@ -138,6 +138,8 @@ pub struct Config {
     pub collections: Vec<String>,
     /// Whether live messages are compressed by a dictionary; yes.
     pub compress: bool,
+    /// Certificates in PEM to trust in place of the public ones.
+    pub roots_pem: Option<Vec<u8>>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -151,6 +153,9 @@ pub enum ConfigError {
     /// A collection or an account that is none, or too many.
     #[error("{0}")]
     Filter(#[from] FilterError),
+    /// Certificates that cannot be read.
+    #[error("the certificates cannot be read: {0}")]
+    Roots(String),
     /// Collections of records, and no records.
     #[error("collections are wanted and changes of records are not")]
     CollectionsWithoutCommits,
@@ -169,6 +174,7 @@ impl Config {
             dids: Vec::new(),
             collections: Vec::new(),
             compress: true,
+            roots_pem: None,
             limits: Limits::default(),
         }
     }

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use alluvium_jetstream::{Counts, Surface};
-use alluvium_jetstream_archive::Archive;
+use alluvium_jetstream::{Counts, CursorMode, Surface};
+use alluvium_jetstream_archive::Status;
 use alluvium_jetstream_ingest::counters::{Counter, Counters};
+use alluvium_jetstream_ingest::snapshot::Snapshot;
 use alluvium_metrics::{Family, Kind, Page, families_markdown};
 
 use crate::serve::Jetstream;
@@ -24,19 +25,31 @@ macro_rules! families {
 families! {
     UPSTREAM_CURSOR = gauge "jetstream_livestream_upstream_cursor" [] "The relay's number up to which everything is with the archive.";
     LAST_EVENT = gauge "jetstream_livestream_last_seen_upstream_event_timestamp_seconds" [] "When the last event came in, in seconds since 1970; 0 before the first.";
+    CONNECTED = gauge "jetstream_livestream_connected" [] "Whether there is a connection to the relay.";
+    LAST_SEQ = gauge "jetstream_livestream_last_seq" [] "The highest number that the relay has sent; 0 before the first.";
+    LAG = gauge "jetstream_livestream_lag_seconds" [] "How old the events were that came in last, by the relay's own times.";
+    IN_FLIGHT = gauge "jetstream_livestream_in_flight" [] "Numbers of the relay that are not done.";
+    HELD_BYTES = gauge "jetstream_livestream_held_bytes" ["what"] "Bytes of the ingest in memory: events in `queues`, commits `pending` behind repairs, `repositories` that were fetched.";
+    REPAIRS_HELD = gauge "jetstream_verifier_repairs_held" ["state"] "Repairs that are `waiting` for their time, or `running`.";
     NEXT_SEQ = gauge "jetstream_next_seq" [] "The number of the next event of the archive.";
     FLUSHED_SEQ = gauge "jetstream_flushed_seq" [] "Events before this number are in blocks of segments.";
     SEGMENTS = gauge "jetstream_segments" [] "Sealed segments.";
+    SEGMENTS_BYTES = gauge "jetstream_segments_bytes" [] "What their files take.";
+    ROWS = gauge "jetstream_rows" ["where"] "Events of the archive: in `segments`, and `active` ones behind them.";
     ACTIVE_BLOCKS = gauge "jetstream_active_blocks" [] "Blocks of the segment that is being written.";
     ACTIVE_BYTES = gauge "jetstream_active_bytes" [] "Its bytes.";
     MEMORY_BYTES = gauge "jetstream_memory_bytes" ["what"] "Bytes of events in memory: `hot`, the latest ones; `cache`, blocks that were read.";
     BATCHES = counter "jetstream_batches_total" ["state"] "Batches that the ingest has `submitted` to the archive, and those that are `durable`.";
     SUBSCRIBERS = gauge "jetstream_subscribers" [] "Subscribers of live feeds.";
     WAITING = gauge "jetstream_waiting" [] "Readers of the feed as a stream that wait.";
+    REPLAYING = gauge "jetstream_replaying" [] "Subscribers that began in files and have not caught up with what is in memory.";
     SENT = counter "jetstream_sent_total" [] "Messages queued for subscribers.";
     UNRENDERABLE = counter "jetstream_unrenderable_total" [] "Times that an event was passed over because it cannot be shown.";
     DROPPED_SLOW = counter "jetstream_dropped_slow_total" [] "Subscribers that were dropped because they were too slow.";
     REFUSED = counter "jetstream_refused_total" [] "Requests that were refused.";
+    REFUSED_BY_ADDRESS = counter "jetstream_refused_by_address_total" [] "Of them, those because their address has taken all it may.";
+    UPDATES = counter "jetstream_options_updates_total" ["result"] "Messages of subscribers that were `taken` as a new filter, or `refused`.";
+    CURSORS = counter "jetstream_cursor_requests_total" ["mode"] "Requests for live feeds, by what became of their cursor.";
 }
 
 /// What the counters of the ingest mean, by their names without `jetstream_` and `_total`.
@@ -110,14 +123,17 @@ impl Jetstream {
     /// Puts what a Jetstream has counted on a page, each time that what this returns is called. It may outlive the
     /// Jetstream, and keeps no part of it running.
     pub fn shown(&self, surface: &Surface) -> impl Fn(&mut Page) + Send + Sync + use<> {
-        let (counters, archive) = (self.counters().cloned(), self.archive().clone());
-        let surface = surface.clone();
+        let (counters, surface) = (self.counters().cloned(), surface.clone());
         move |page| {
+            let snapshot = surface.snapshot();
             if let Some(counters) = &counters {
                 ingest(page, counters);
             }
-            stored(page, &archive);
-            served(page, surface.counts());
+            if let Some(ingest) = &snapshot.ingest {
+                held(page, ingest);
+            }
+            stored(page, &snapshot.archive);
+            served(page, snapshot.feeds);
         }
     }
 }
@@ -135,11 +151,28 @@ fn ingest(page: &mut Page, counters: &Arc<Counters>) {
     page.fraction(&LAST_EVENT, &[], counters.last_event_ms() as f64 / 1000.0);
 }
 
-fn stored(page: &mut Page, archive: &Archive) {
-    let status = archive.status();
+fn held(page: &mut Page, ingest: &Snapshot) {
+    page.whole(&CONNECTED, &[], ingest.connected.into());
+    page.whole(&LAST_SEQ, &[], ingest.last_seq.unwrap_or_default());
+    if let Some(lag_ms) = ingest.lag_ms {
+        #[expect(clippy::cast_precision_loss, reason = "a time in seconds, to the millisecond")]
+        page.fraction(&LAG, &[], lag_ms as f64 / 1000.0);
+    }
+    page.whole(&IN_FLIGHT, &[], ingest.in_flight as u64);
+    page.whole(&HELD_BYTES, &["queues"], ingest.queue_bytes as u64);
+    page.whole(&HELD_BYTES, &["pending"], ingest.pending_bytes as u64);
+    page.whole(&HELD_BYTES, &["repositories"], ingest.repos_bytes as u64);
+    page.whole(&REPAIRS_HELD, &["waiting"], ingest.repairs_waiting as u64);
+    page.whole(&REPAIRS_HELD, &["running"], ingest.repairs_running as u64);
+}
+
+fn stored(page: &mut Page, status: &Status) {
     page.whole(&NEXT_SEQ, &[], status.next_seq);
     page.whole(&FLUSHED_SEQ, &[], status.flushed_seq);
     page.whole(&SEGMENTS, &[], status.segments as u64);
+    page.whole(&SEGMENTS_BYTES, &[], status.segments_bytes);
+    page.whole(&ROWS, &["segments"], status.segments_rows);
+    page.whole(&ROWS, &["active"], status.active_rows);
     page.whole(&ACTIVE_BLOCKS, &[], status.active_blocks as u64);
     page.whole(&ACTIVE_BYTES, &[], status.active_bytes);
     page.whole(&MEMORY_BYTES, &["hot"], status.hot_bytes as u64);
@@ -151,10 +184,17 @@ fn stored(page: &mut Page, archive: &Archive) {
 fn served(page: &mut Page, counts: Counts) {
     page.whole(&SUBSCRIBERS, &[], counts.subscribers);
     page.whole(&WAITING, &[], counts.waiting);
+    page.whole(&REPLAYING, &[], counts.replaying);
     page.whole(&SENT, &[], counts.sent);
     page.whole(&UNRENDERABLE, &[], counts.unrenderable);
     page.whole(&DROPPED_SLOW, &[], counts.dropped_slow);
     page.whole(&REFUSED, &[], counts.refused);
+    page.whole(&REFUSED_BY_ADDRESS, &[], counts.refused_by_address);
+    page.whole(&UPDATES, &["taken"], counts.updates);
+    page.whole(&UPDATES, &["refused"], counts.updates_refused);
+    for (mode, count) in CursorMode::ALL.iter().zip(counts.cursors) {
+        page.whole(&CURSORS, &[mode.label()], count);
+    }
 }
 
 #[cfg(test)]

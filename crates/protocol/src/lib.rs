@@ -27,6 +27,7 @@
 //! | [`claim`] | one fenced writer for a whole stream |
 //! | [`mod@error`] | the twelve kinds of refusal, with status, headers and event data |
 //! | [`store`] | what any keeper of streams does, and a suite that checks it |
+//! | [`subscription`] | cursors that wake workers: documents, patterns, wakes and leases |
 //! | [`path_token`] | a path as one word |
 //! | [`header`], [`limits`] | names and bounds |
 
@@ -52,6 +53,7 @@ pub mod producer;
 pub mod snapshot;
 pub mod sse;
 pub mod store;
+pub mod subscription;
 
 pub use admit::{Admission, AppendIntent, AppendRejection, StreamView};
 pub use attributes::{Attributes, InvalidAttributes};

@@ -46,3 +46,24 @@ pub const JSON_NESTING_LEVELS_MAX: usize = 127;
 /// Largest integer accepted in any header: 2^53 - 1, the largest that JavaScript holds exactly (PROTOCOL
 /// §5.2.1).
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
+
+/// Longest pattern of a subscription.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Most segments of a pattern.
+pub const PATTERN_SEGMENTS_MAX: usize = 64;
+
+/// Longest id of a subscription.
+pub const SUBSCRIPTION_ID_BYTES_MAX: usize = 256;
+
+/// Longest URL of a webhook.
+pub const WEBHOOK_URL_BYTES_MAX: usize = 2048;
+
+/// Longest description of a subscription.
+pub const DESCRIPTION_BYTES_MAX: usize = 4096;
+
+/// Longest name that a worker claims under.
+pub const WORKER_BYTES_MAX: usize = 256;
+
+/// Streams named in one document about a subscription, and acknowledgements in one request.
+pub const SUBSCRIPTION_NAMES_MAX: usize = 10_000;

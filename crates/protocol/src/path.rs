@@ -27,6 +27,9 @@ pub const BUCKET_MOUNT: &str = "/ds/";
 /// Begins the key of a path in a bucket.
 const BUCKET_MARK: char = '\0';
 
+/// Begins the key of a path that no URL can name.
+const INTERNAL_MARK: char = '\u{1}';
+
 /// The name of a stream in either namespace: decoded, valid, cheap to clone.
 #[derive(Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct StreamPath(Arc<str>);
@@ -82,8 +85,27 @@ impl StreamPath {
         StreamPath::in_bucket(bucket, &decoded)
     }
 
+    /// The path of a stream that the server keeps for itself: no URL names it, and it is in no bucket. The name is up to
+    /// the server.
+    pub fn internal(name: &str) -> StreamPath {
+        StreamPath(format!("{INTERNAL_MARK}{name}").into())
+    }
+
+    /// Whether this is a path that the server keeps for itself.
+    pub fn is_internal(&self) -> bool {
+        self.0.starts_with(INTERNAL_MARK)
+    }
+
+    /// The name of an [internal](Self::internal) path.
+    pub fn internal_name(&self) -> Option<&str> {
+        self.0.strip_prefix(INTERNAL_MARK)
+    }
+
     /// The path with this [key](Self::as_str), as read back from storage.
     pub fn from_key(key: &str) -> Option<StreamPath> {
+        if let Some(name) = key.strip_prefix(INTERNAL_MARK) {
+            return Some(StreamPath::internal(name));
+        }
         let Some(bucketed) = key.strip_prefix(BUCKET_MARK) else {
             return StreamPath::parse_decoded(key).ok();
         };
@@ -107,7 +129,7 @@ impl StreamPath {
     }
 
     /// What tells this path from all others, in either namespace: the decoded path, or for a stream in a bucket a
-    /// NUL, the bucket's id, a slash and the stream's id.
+    /// NUL, the bucket's id, a slash and the stream's id; for an internal one what begins with U+0001.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -194,6 +216,9 @@ impl AsRef<str> for StreamPath {
 
 impl fmt::Display for StreamPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.internal_name() {
+            return write!(f, "{RESERVED_SEGMENT}/{name}");
+        }
         match self.bucket_and_stream() {
             None => f.pad(&self.0),
             Some((bucket, stream_id)) => write!(f, "{BUCKET_MOUNT}{bucket}/{stream_id}"),
@@ -227,8 +252,8 @@ pub enum InvalidPath {
     Segment,
     /// The first segment is [`RESERVED_SEGMENT`].
     #[error(
-        "paths under `{RESERVED_SEGMENT}` are the protocol's own: subscriptions, which this server does not offer, and \
-         a few operations on streams, of which this is none"
+        "paths under `{RESERVED_SEGMENT}` are the protocol's own: subscriptions, and a few operations on streams, of which \
+         this is none"
     )]
     Reserved,
 }

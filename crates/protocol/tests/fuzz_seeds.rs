@@ -6,13 +6,18 @@ mod bodies;
 #[path = "../../../fuzz/src/replay.rs"]
 #[expect(unreachable_pub, reason = "tests of several crates include it")]
 mod replay;
+#[path = "../../../fuzz/src/subscription.rs"]
+#[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
+mod subscription;
 
 #[test]
 fn every_seed_passes_its_fuzz_body() {
     replay::every_seed_passes(&bodies::BODIES);
+    replay::every_seed_passes(&subscription::BODIES);
 }
 
 #[test]
 fn every_folder_of_seeds_has_a_fuzz_body() {
     replay::every_folder_has_a_body(&bodies::BODIES, "protocol_");
+    replay::every_folder_has_a_body(&subscription::BODIES, "subscription_");
 }

@@ -16,7 +16,7 @@ use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
-const ENGINE_ONLY: [&str; 10] = [
+const ENGINE_ONLY: [&str; 16] = [
     "shards",
     "segment-bytes",
     "recent-bytes",
@@ -27,6 +27,12 @@ const ENGINE_ONLY: [&str; 10] = [
     "uploads-max",
     "bootstrap-bytes-max",
     "public-history",
+    "subscriptions-max",
+    "subscription-links-max",
+    "webhooks-max",
+    "webhook-timeout",
+    "webhook-loopback",
+    "webhook-key-rotation",
 ];
 
 /// Bytes of an append that a SQLite store can take in one transaction.
@@ -35,6 +41,11 @@ const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::Contradiction(
+                "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),
+            ));
+        }
         if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
             return Err(ConfigError::Contradiction(
                 "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"
@@ -96,6 +107,11 @@ impl Config {
                 ByteSize(self.segment_bytes.0 / 2).show(),
                 ByteSize(self.append_bytes_max.0.saturating_mul(2)).show(),
             )));
+        }
+        if self.webhook_key_rotation < alluvium_subscriptions::KEY_ROTATION_MIN {
+            return Err(ConfigError::Contradiction(
+                "`webhook-key-rotation` must be at least an hour".to_owned(),
+            ));
         }
         if self.shards.is_some_and(|shards| shards > usize::from(SHARDS_MAX)) {
             return Err(ConfigError::Contradiction(format!("`shards` must be at most {SHARDS_MAX}")));

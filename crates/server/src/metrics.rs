@@ -6,7 +6,7 @@ mod engine;
 pub(crate) mod families;
 mod plumbing;
 
-pub(crate) use doors::{feeds, streams};
+pub(crate) use doors::{feeds, streams, subscriptions};
 pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;
 

@@ -16,7 +16,7 @@ mod watched;
 use std::fmt;
 use std::sync::Arc;
 
-use alluvium_env::Env;
+use alluvium_env::{Clock, Env};
 use alluvium_metrics::Page;
 use http::{Method, Uri};
 use parking_lot::Mutex;
@@ -32,6 +32,7 @@ pub use watched::Watched;
 
 use self::request_id::RequestIds;
 use self::requests::Requests;
+use self::watched::Failures;
 use crate::metrics::families;
 
 /// The operations of a server, and which of them a request asks for.
@@ -54,6 +55,8 @@ pub struct Sight {
     health: Health,
     sources: Mutex<Vec<Source>>,
     started_ms: u64,
+    clock: Arc<dyn Clock>,
+    failures: Failures,
     #[cfg(feature = "otlp")]
     spans: std::sync::OnceLock<crate::otlp::Spans>,
 }
@@ -74,6 +77,8 @@ impl Sight {
             health: Health::default(),
             sources: Mutex::default(),
             started_ms: env.clock.now_ms(),
+            clock: Arc::clone(&env.clock),
+            failures: Failures::default(),
             #[cfg(feature = "otlp")]
             spans: std::sync::OnceLock::new(),
         })

@@ -41,6 +41,11 @@ const fn names() -> [&'static str; COUNT] {
     names
 }
 
+/// The names of all operations that requests to a server are counted under.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied()
+}
+
 fn operation_of(method: &Method, uri: &Uri) -> usize {
     let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
     match uri.path() {
@@ -92,6 +97,14 @@ pub(crate) fn watch_doors(
     if let Some((service, surface)) = feeds {
         let (service, surface) = (Arc::clone(service), surface.clone());
         sight.add(move |page| metrics::feeds(page, &service, &surface));
+    }
+}
+
+/// Has shown what the subscriptions count.
+pub(crate) fn watch_subscriptions(sight: &Sight, service: Option<&alluvium_subscriptions::Service>) {
+    if let Some(service) = service {
+        let handle = service.handle();
+        sight.add(move |page| metrics::subscriptions(page, &handle));
     }
 }
 

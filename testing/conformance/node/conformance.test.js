@@ -6,7 +6,7 @@ if (!baseUrl) throw new Error("ALLUVIUM_TEST_URL must name the server under test
 
 runConformanceTests({
   baseUrl,
-  // The reserved `__ds` paths are not part of what the server offers yet.
-  subscriptions: false,
+  // The reserved `__ds` paths; only the engine can be subscribed to.
+  subscriptions: process.env.ALLUVIUM_TEST_SUBSCRIPTIONS !== "no",
   longPollTimeoutMs: Number(process.env.ALLUVIUM_TEST_LONG_POLL_MS ?? 2000),
 });

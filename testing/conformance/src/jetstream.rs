@@ -45,8 +45,30 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     converse("PyPI websockets", python, report, |how| anyhow::bail!("a restart of kind `{how}`"))?;
 
     let running = server.context("it runs")?;
+    report.check("what it does is in its metrics, and in `alluvium top`", || shown(binary, running.address));
     report.check("nothing is lost, doubled or out of order over `kill -9` in a loop", || killed(running));
     network.stop()
+}
+
+/// Looks at what the clients before have caused.
+fn shown(binary: &Path, address: SocketAddr) -> Result<()> {
+    let answer = Connection::open(address)?.call("GET", "/metrics", &[], b"")?.expect(&[200], "a scrape")?;
+    ensure!(answer.header("x-request-id").is_some(), "an answer without a name");
+    let shown = alluvium_metrics::parse(std::str::from_utf8(&answer.body)?)?;
+    let next = shown.value("jetstream_next_seq", &[]).context("no next event")?;
+    let rows = shown.value("jetstream_livestream_rows_total", &[]).context("no rows")?;
+    let received = shown.value("jetstream_livestream_events_received_total", &[]).context("no events")?;
+    ensure!(next > 1.0 && rows > 0.0 && received > 0.0, "next {next}, rows {rows}, received {received}");
+    let live = shown.sum("alluvium_requests_total", &[("operation", "subscribe"), ("status", "101")]);
+    ensure!(live > 0.0, "no live feed was counted");
+    for path in ["/healthz", "/readyz"] {
+        Connection::open(address)?.call("GET", path, &[], b"")?.expect(&[200], path)?;
+    }
+    let url = format!("http://{address}");
+    let top = Command::new(binary).args(["top", "--once", "--interval", "1", "--url", &url]).output()?;
+    let text = String::from_utf8(top.stdout)?;
+    ensure!(top.status.success() && text.contains("relay ") && text.contains("archive "), "top: {text}");
+    Ok(())
 }
 
 /// Kills the server again and again while the network goes on: what was served stays what it was.

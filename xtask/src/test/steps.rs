@@ -77,6 +77,21 @@ pub(super) const STEPS: &[Step] = &[
         about: "feeds over WebSocket: npm clients, a thousand subscribers",
         run: || black_box("feed-sockets"),
     },
+    Step {
+        name: "tls",
+        about: "TLS and HTTP/2: curl, Node, a page in Chromium, certificates that change",
+        run: || black_box("tls"),
+    },
+    Step {
+        name: "abuse",
+        about: "peers that send too slowly, too much or the wrong thing",
+        run: || black_box("abuse"),
+    },
+    Step {
+        name: "subscriptions",
+        about: "the workers of the documentation, webhooks over kill -9",
+        run: || black_box("subscriptions"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",
@@ -94,6 +109,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("simulator"),
     },
     Step { name: "sight", about: "metrics, health, names of requests", run: || black_box("sight") },
+    Step {
+        name: "openapi",
+        about: "the description of the HTTP surface, status by status",
+        run: || black_box("openapi"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",
@@ -173,8 +193,18 @@ fn simulation() -> Result<Tally> {
 
 /// In a build of its own: the bugs are behind a feature that no other build has.
 fn planted() -> Result<Tally> {
-    let arguments =
-        ["--package", "alluvium-sim", "--features", "planted-bugs", "--test", "planted", "--test", "store"];
+    let arguments = [
+        "--package",
+        "alluvium-sim",
+        "--features",
+        "planted-bugs",
+        "--test",
+        "planted",
+        "--test",
+        "store",
+        "--test",
+        "subscriptions",
+    ];
     counted(cargo().args(["test", "--locked", "--quiet"]).args(arguments), cargo_counts)
 }
 

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-sqlstore", 3),
     ("alluvium-streams", 4),
     ("alluvium-feeds", 4),
+    ("alluvium-subscriptions", 4),
     ("alluvium-jetstream", 4),
     ("alluvium-feed-client", 5),
     ("alluvium-jetstream-client", 5),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_http::{
-    BindError, Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
+    BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
     ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::http::{OPERATIONS, operation};
@@ -21,8 +21,11 @@ use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, V
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
+use alluvium_server::{keep_certificates, scheme};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::tls::TlsArgs;
 
 /// Variables of this command, which `alluvium serve` passes over.
 pub(crate) const VARIABLES: &[&str] = &[
@@ -37,6 +40,8 @@ pub(crate) const VARIABLES: &[&str] = &[
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
+/// Room for headers beside a request line of 64 KiB, the longest that there can be: filters are long.
+const OTHER_HEADERS_BYTES: usize = 32 * 1024;
 /// How long connections have to end after a signal.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the ingest has ended by itself.
@@ -81,12 +86,23 @@ pub(crate) struct ServeArgs {
     /// Subscribers of live feeds at once.
     #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_max)]
     subscribers_max: usize,
+    /// Of them, those of one address that is not of this machine; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_per_address_max)]
+    subscribers_per_address_max: usize,
+    /// Of one address's, those that begin in the past and have not caught up yet; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().replays_per_address_max)]
+    replays_per_address_max: usize,
+    /// Take whom `X-Forwarded-For` names last for the one who asks: for a server that only a proxy reaches.
+    #[arg(long)]
+    trust_forwarded: bool,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
     /// Seconds for which others may keep a segment without asking; it may be replaced when accounts are deleted.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     segment_max_age: u64,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// What is logged to standard error: levels, also by module.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
     log: String,
@@ -157,6 +173,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, args.log_format);
+    let front =
+        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {
@@ -176,22 +194,29 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let own = OwnServer::start(args.metrics_listen, &sight)?;
     let jetstream = Jetstream::start(&config, &env)?;
     let shutdown = Shutdown::new();
-    let surface = Surface::new(jetstream.archive().clone(), surface_options(args), shutdown.clone());
+    let surface = Surface::with_ingest(
+        jetstream.archive().clone(),
+        jetstream.probe(),
+        surface_options(args),
+        shutdown.clone(),
+    );
     let options = server_options(args);
-    plumbing(&sight, &options.responses, options.connections_max);
+    plumbing(&sight, &options.responses, options.connections_max, &front.counters);
     sight.add(jetstream.shown(&surface));
     sight.health().recovered();
     let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
-    let server = Server::start(listener, Watched::new(surface, Arc::clone(&sight)), options, shutdown)
+    let watched = Watched::new(surface, Arc::clone(&sight));
+    let server = Server::start_with(listener, watched, options, front.clone(), shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        announce(args, server.address(), jetstream.archive().next_seq());
+        announce(args, &front, server.address(), jetstream.archive().next_seq());
         let failed = tokio::select! {
             failure = failure(&jetstream) => Some(failure),
+            watched = keep_certificates(front.tls.clone()) => return watched.map(|()| None),
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
         };
@@ -243,6 +268,9 @@ fn surface_options(args: &ServeArgs) -> Options {
     Options {
         lookback: Duration::from_secs(args.lookback_hours.saturating_mul(3600)),
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
+        subscribers_per_address_max: args.subscribers_per_address_max,
+        replays_per_address_max: args.replays_per_address_max,
+        trust_forwarded: args.trust_forwarded,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
         ..Options::default()
@@ -255,20 +283,22 @@ fn server_options(args: &ServeArgs) -> ServerOptions {
         reactors,
         heavy_reactors: heavy_reactors(reactors),
         connections_max: args.subscribers_max.saturating_add(1000),
-        header_bytes_max: HEADER_BYTES_MAX,
+        header_bytes_max: HEADER_BYTES_MAX + OTHER_HEADERS_BYTES,
         idle_timeout: Duration::from_secs(IDLE_TIMEOUT_S),
         responses: Arc::new(ResponseBudget::new(RESPONSES_BYTES_MAX)),
     }
 }
 
 /// Tells where everything is and how to use it.
-fn announce(args: &ServeArgs, address: SocketAddr, next_seq: u64) {
+fn announce(args: &ServeArgs, front: &Front, address: SocketAddr, next_seq: u64) {
+    let scheme = scheme(front);
+    let socket_scheme = if front.tls.is_some() { "wss" } else { "ws" };
     let text = format!(
-        "listening      http://{address}\n\
+        "listening      {scheme}://{address}\n\
          relay          {}\n\
          data           {}, next event {next_seq}\n\
-         live           ws://{address}/subscribe\n\
-         try            curl -N 'http://{address}/streams/events?live=sse&offset=now'\n",
+         live           {socket_scheme}://{address}/subscribe\n\
+         try            curl -N '{scheme}://{address}/streams/events?live=sse&offset=now'\n",
         args.relay,
         args.data_dir.display(),
     );

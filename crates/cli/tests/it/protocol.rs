@@ -54,7 +54,7 @@ fn every_refusal_has_its_status_and_code() {
             (get(&server, "text?live=sse", &[]), 400, "offset_required"),
             (get(&server, "text?offset=0000000000000009_0000000000000009", &[]), 400, "invalid_offset"),
             (get(&server, "a/../b", &[]), 400, "invalid_path"),
-            (get(&server, "__ds/subscriptions/x", &[]), 501, "not_implemented"),
+            (get(&server, "__ds/else/x", &[]), 501, "not_implemented"),
             (call(server.address(), "GET", "/elsewhere", &[], b""), 404, "no_such_resource"),
             (call(server.address(), "PATCH", "/v1/stream/text", &[], b""), 405, "method_not_allowed"),
             (post(&server, "text", &[TEXT], ""), 400, "empty_body"),

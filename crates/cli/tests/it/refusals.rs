@@ -230,9 +230,42 @@ fn attributes_of_a_stream_without_a_resource_for_them_are_in_its_head() {
 }
 
 #[test]
-fn a_subscription_is_refused_as_what_it_is() {
+fn each_refusal_of_a_subscription_has_its_status_and_code() {
     let server = Server::start();
-    let refused = send(&server, "PUT", "__ds/subscriptions/x", &[], b"");
-    assert_eq!((refused.status, refused.code().as_str()), (501, "not_implemented"));
-    assert!(refused.text().contains("subscriptions, which this server does not offer"), "{}", refused.text());
+    let path = "__ds/subscriptions/x";
+    let hook = |url: &str| format!(r#"{{"type":"webhook","pattern":"a/*","webhook":{{"url":"{url}"}}}}"#);
+    let made = send(&server, "PUT", path, &[], hook("https://worker.example/").as_bytes());
+    assert_eq!(made.status, 201, "{}", made.text());
+    let pull = br#"{"type":"pull-wake","pattern":"a/*","wake_stream":"w"}"#;
+    send(&server, "PUT", "__ds/subscriptions/p", &[], pull);
+    let long = vec![b' '; 4 * 1024 * 1024 + 1];
+    for (method, path, headers, body, status, code) in [
+        ("GET", "__ds/subscriptions/none", &[][..], &b""[..], 404, "SUBSCRIPTION_NOT_FOUND"),
+        ("GET", "__ds/subscriptions/x/y", &[], b"", 404, "NO_SUCH_RESOURCE"),
+        ("PATCH", path, &[], b"", 405, "METHOD_NOT_ALLOWED"),
+        ("POST", "__ds/jwks.json", &[], b"", 405, "METHOD_NOT_ALLOWED"),
+        ("PUT", path, &[], b"{", 400, "INVALID_REQUEST"),
+        ("PUT", path, &[], pull, 409, "SUBSCRIPTION_ALREADY_EXISTS"),
+        (
+            "PUT",
+            "__ds/subscriptions/y",
+            &[],
+            hook("http://127.0.0.1/").as_bytes(),
+            400,
+            "WEBHOOK_URL_REJECTED",
+        ),
+        ("PUT", "__ds/subscriptions/y", &[], &long, 413, "BODY_REFUSED"),
+        ("POST", "__ds/subscriptions/x/streams", &[], br#"{"streams":["a//b"]}"#, 400, "INVALID_REQUEST"),
+        ("POST", "__ds/subscriptions/x/claim", &[], br#"{"worker":"w"}"#, 400, "INVALID_REQUEST"),
+        ("POST", "__ds/subscriptions/p/claim", &[], br#"{"worker":"w"}"#, 409, "NO_PENDING_WORK"),
+        ("POST", "__ds/subscriptions/x/callback", &[], b"{}", 401, "TOKEN_INVALID"),
+        ("POST", "__ds/subscriptions/p/ack", &["authorization: Bearer a.b"], b"{}", 401, "TOKEN_INVALID"),
+        ("POST", "__ds/subscriptions/p/release", &["authorization: Basic a"], b"{}", 401, "TOKEN_INVALID"),
+    ] {
+        let refused = send(&server, method, path, headers, body);
+        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{method} {path}");
+        assert_eq!(refused.header("alluvium-error"), Some(code));
+    }
+    let allowed = send(&server, "PATCH", path, &[], b"");
+    assert_eq!(allowed.header("allow"), Some("GET, HEAD, PUT, DELETE, OPTIONS"));
 }

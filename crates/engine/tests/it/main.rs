@@ -4,7 +4,9 @@
 mod basics;
 mod bootstrap;
 mod buckets;
+mod changes;
 mod contract;
+mod counted;
 mod damage;
 mod folding;
 mod forks;

@@ -1,7 +1,7 @@
 //! Addresses, answers, and what a server can do to us, over real sockets.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::thread;
 
 use alluvium_env::SystemClock;
@@ -11,54 +11,6 @@ use crate::budget::Budget;
 
 fn did(text: &str) -> Did {
     text.parse().expect("a DID")
-}
-
-#[test]
-fn only_addresses_of_the_public_internet_are_public() {
-    for (address, expected) in [
-        ("8.8.8.8", true),
-        ("1.1.1.1", true),
-        ("100.63.255.255", true),
-        ("2606:4700:4700::1111", true),
-        ("::ffff:8.8.8.8", true),
-        ("64:ff9b::8.8.8.8", true),
-        ("0.0.0.0", false),
-        ("0.1.2.3", false),
-        ("10.1.2.3", false),
-        ("100.64.0.1", false),
-        ("127.0.0.1", false),
-        ("127.255.0.1", false),
-        ("169.254.169.254", false),
-        ("172.16.0.1", false),
-        ("172.31.255.255", false),
-        ("192.0.0.8", false),
-        ("192.0.2.1", false),
-        ("192.168.1.1", false),
-        ("198.18.0.1", false),
-        ("198.51.100.1", false),
-        ("203.0.113.1", false),
-        ("224.0.0.1", false),
-        ("240.0.0.1", false),
-        ("255.255.255.255", false),
-        ("::", false),
-        ("::1", false),
-        ("::ffff:127.0.0.1", false),
-        ("::127.0.0.1", false),
-        ("64:ff9b::10.0.0.1", false),
-        ("2002:7f00:1::", false),
-        ("2002:808:808::", true),
-        ("2001::1", false),
-        ("2001:db8::1", false),
-        ("3fff::1", false),
-        ("fc00::1", false),
-        ("fd12::1", false),
-        ("fe80::1", false),
-        ("fec0::1", false),
-        ("ff02::1", false),
-    ] {
-        let address: IpAddr = address.parse().expect("an address");
-        assert_eq!(address::is_public(address), expected, "{address}");
-    }
 }
 
 #[test]
@@ -204,4 +156,39 @@ fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
 fn a_repository_for_which_there_is_no_room_is_not_read() {
     let address = server(vec![answer("200 OK", "", "a repository")]);
     assert_eq!(fetch(&open("http://127.0.0.1:1"), &address, 10), Err(FetchError::NoRoom));
+}
+
+#[test]
+fn a_status_is_asked_of_a_server_and_of_the_relay() {
+    let told = |active, status: &str| Ok(HostingStatus { active, status: status.to_owned() });
+    let failed = |failure| Err(FetchError::Failure(failure));
+    let table = [
+        (answer("200 OK", "", r#"{"did":"did:plc:abc","active":true,"rev":"3k"}"#), told(true, "")),
+        (
+            answer("200 OK", "", r#"{"did":"did:plc:abc","active":false,"status":"deleted"}"#),
+            told(false, "deleted"),
+        ),
+        (answer("200 OK", "", r#"{"did":"did:plc:another","active":true}"#), failed(FetchFailure::Refused)),
+        (answer("200 OK", "", "<html>"), failed(FetchFailure::Refused)),
+        (answer("200 OK", "", &" ".repeat(100_000)), failed(FetchFailure::Transient)),
+        (answer("400 Bad Request", "", r#"{"error":"RepoNotFound"}"#), failed(FetchFailure::Gone)),
+        (answer("501 Not Implemented", "", ""), failed(FetchFailure::Transient)),
+        (answer("429 Too Many Requests", "retry-after: 7\r\n", ""), Err(FetchError::Busy { wait_ms: 7000 })),
+    ];
+    for (answer, expected) in table {
+        for of_relay in [false, true] {
+            let address = server(vec![answer.clone()]);
+            let relay = of_relay.then(|| address.clone());
+            let config = HttpConfig { allow_private: true, relay, ..HttpConfig::new("http://127.0.0.1:1") };
+            let http = Http::new(config, Arc::new(SystemClock));
+            let asked = (!of_relay).then_some(&*address);
+            assert_eq!(http.status(asked, &did("did:plc:abc")), expected, "{answer}");
+        }
+    }
+    let none = open("http://127.0.0.1:1");
+    assert_eq!(
+        none.status(None, &did("did:plc:abc")),
+        failed(FetchFailure::Gone),
+        "there is no relay to ask"
+    );
 }

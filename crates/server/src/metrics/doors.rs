@@ -3,6 +3,7 @@
 use alluvium_feeds::{Service, http::Surface};
 use alluvium_metrics::Page;
 use alluvium_streams::Streams;
+use alluvium_subscriptions::Handle;
 
 use super::families as f;
 
@@ -25,8 +26,37 @@ pub(crate) fn feeds(page: &mut Page, service: &Service, surface: &Surface) {
     page.whole(&f::FEED_QUERIES, &[], counted.queries);
     page.whole(&f::FEED_BLOCKS_READ, &[], counted.blocks_read);
     page.whole(&f::FEED_REFUSED, &[], counted.refused);
+    page.whole(&f::FEED_DUPLICATES, &[], counted.duplicates);
+    page.whole(&f::FEED_CONFLICTS, &[], counted.conflicts);
+    page.whole(&f::FEED_OVER_SOFT_LIMIT, &[], counted.over_soft_limit);
+    page.whole(&f::FEED_PAGES, &[], counted.pages);
     let standing = surface.standing();
     page.whole(&f::FEED_SOCKETS, &[], standing.sockets as u64);
     page.whole(&f::FEED_SOCKET_BYTES, &[], standing.socket_bytes as u64);
     page.whole(&f::FEED_WAITERS, &[], standing.waiters as u64);
+}
+
+/// The subscriptions.
+pub(crate) fn subscriptions(page: &mut Page, handle: &Handle) {
+    let counted = handle.counters();
+    page.whole(&f::SUBSCRIPTIONS, &[], counted.subscriptions);
+    page.whole(&f::SUBSCRIPTION_LINKS, &[], counted.links);
+    page.whole(&f::SUBSCRIPTION_LINKS_REFUSED, &[], counted.links_refused);
+    page.whole(&f::SUBSCRIPTION_LEASES, &[], counted.leases);
+    page.whole(&f::SUBSCRIPTION_LEASES_EXPIRED, &[], counted.leases_expired);
+    page.whole(&f::SUBSCRIPTION_WAKES, &[], counted.wakes);
+    page.whole(&f::SUBSCRIPTION_REQUESTS, &["claim"], counted.claims);
+    page.whole(&f::SUBSCRIPTION_REQUESTS, &["ack"], counted.acks);
+    page.whole(&f::SUBSCRIPTION_REQUESTS, &["fenced"], counted.fenced);
+    page.whole(&f::SUBSCRIPTION_WRITES_FAILED, &[], counted.writes_failed);
+    page.whole(&f::WAKE_EVENTS, &["written"], counted.announced);
+    page.whole(&f::WAKE_EVENTS, &["failed"], counted.announce_failed);
+    page.whole(&f::WEBHOOKS, &["taken"], counted.delivered.saturating_sub(counted.done));
+    page.whole(&f::WEBHOOKS, &["done"], counted.done);
+    for (class, count) in counted.failed {
+        page.whole(&f::WEBHOOKS, &[class], count);
+    }
+    page.whole(&f::WEBHOOK_RETRIES, &[], counted.retries);
+    page.whole(&f::WEBHOOKS_IN_FLIGHT, &[], counted.in_flight);
+    page.whole(&f::WEBHOOKS_QUEUED, &[], counted.queued);
 }

@@ -1,6 +1,7 @@
 //! Everything that answers requests, watched: counted, named, and in the log.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use alluvium_http::{ERROR_CODE, Handler, Request, Response};
 use http::{HeaderMap, StatusCode};
@@ -44,16 +45,20 @@ impl<H: Handler> Handler for Watched<H> {
         if let Some((spans, begun)) = span {
             spans.end(begun, name, response.status(), shown);
         }
-        tell(shown, name, &response, took_us);
+        tell(sight, shown, name, &response, took_us);
         response.headers_mut().insert(&REQUEST_ID, id);
         response
     }
 }
 
 /// Writes a line about an answered request: failures of the server as warnings, everything else only if asked for.
-fn tell(id: &str, operation: &'static str, response: &Response, took_us: u64) {
+fn tell(sight: &Sight, id: &str, operation: &'static str, response: &Response, took_us: u64) {
     let status = response.status();
     if is_failure(status) {
+        let Some(passed_over) = sight.failures.admit(sight.clock.now_ms() / 1000) else { return };
+        if passed_over > 0 {
+            tracing::warn!(target: TARGET, passed_over, "more requests failed");
+        }
         let code = code(response.headers());
         tracing::warn!(target: TARGET, id, operation, status = status.as_u16(), code, took_us, "a request failed");
     } else {
@@ -67,6 +72,59 @@ fn is_failure(status: StatusCode) -> bool {
         && !matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::NOT_IMPLEMENTED)
 }
 
+/// Lets so many lines a second through, so that a full disk or a failing store does not flood the log.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    second: AtomicU64,
+    written: AtomicU64,
+    passed_over: AtomicU64,
+}
+
+impl Failures {
+    /// Lines a second.
+    const LINES_MAX: u64 = 10;
+
+    /// Whether a line may be written now, and how many were not since the last one that was.
+    fn admit(&self, now_s: u64) -> Option<u64> {
+        if self.second.swap(now_s, Relaxed) != now_s {
+            self.written.store(0, Relaxed);
+        }
+        if self.written.fetch_add(1, Relaxed) < Self::LINES_MAX {
+            return Some(self.passed_over.swap(0, Relaxed));
+        }
+        self.passed_over.fetch_add(1, Relaxed);
+        None
+    }
+}
+
 fn code(headers: &HeaderMap) -> &str {
     headers.get(&ERROR_CODE).and_then(|code| code.to_str().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_failures_leaves_a_few_lines_a_second_and_their_number() {
+        let failures = Failures::default();
+        for _ in 0..Failures::LINES_MAX {
+            assert_eq!(failures.admit(7), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(failures.admit(7), None);
+        }
+        assert_eq!(failures.admit(8), Some(5));
+        assert_eq!(failures.admit(8), Some(0));
+    }
+
+    #[test]
+    fn what_a_server_means_to_answer_is_no_failure() {
+        for status in [200, 404, 429, 501, 503] {
+            assert!(!is_failure(StatusCode::from_u16(status).expect("a status")), "{status}");
+        }
+        for status in [500, 502, 507] {
+            assert!(is_failure(StatusCode::from_u16(status).expect("a status")), "{status}");
+        }
+    }
 }

@@ -8,6 +8,10 @@ use alluvium_protocol::{
 };
 
 use super::error::Failure;
+use crate::backend::unsupported;
+
+/// What only the engine can be subscribed to.
+const SUBSCRIPTIONS: &str = "subscriptions";
 
 /// The methods of a stream.
 pub(super) const STREAM_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
@@ -68,6 +72,10 @@ impl Contract {
     /// the protocol.
     pub(super) fn parse_reserved(rest: &str) -> Result<(Self, StreamPath), Failure> {
         let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // With the engine these have a surface of their own, and do not come here.
+        if matches!(name, "subscriptions" | "jwks.json") {
+            return Err(unsupported(SUBSCRIPTIONS));
+        }
         let contract = Self::parse(name).ok_or(InvalidPath::Reserved)?;
         Ok((contract, StreamPath::parse_encoded(path)?))
     }

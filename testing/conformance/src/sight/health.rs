@@ -10,20 +10,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{scrape, wait_until};
 use crate::check::Report;
-use crate::failed_sync::limit_files;
 use crate::http::Connection;
 use crate::server::Launch;
 use crate::tools;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
-const SEGMENT_BYTES: u64 = 2 << 20;
 
 pub(super) fn run(binary: &Path, report: &mut Report) {
     report.check("a server is alive while it recovers, and ready once it has", || recovering(binary));
     report.check("a server that stops is not ready, and its own address says so to the end", || {
         stopping(binary)
     });
-    report.check("a server without room for writes is not ready until there is some", || full(binary));
     report.check("metrics are where they are told to be, and nowhere else", || places(binary));
 }
 
@@ -62,7 +59,7 @@ fn recovering(binary: &Path) -> Result<()> {
     launch.listen = server.address;
     Connection::open(server.address)?.send("PUT", "a", &[TEXT], b"kept")?.expect(&[201], "create")?;
     server.stop()?;
-    let manifest = fs::read_dir(&data)?
+    let manifest = fs::read_dir(data.join("streams"))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path().join("MANIFEST")))
         .find(|path| path.is_file())
         .context("no manifest")?;
@@ -111,29 +108,6 @@ fn stopping(binary: &Path) -> Result<()> {
     connection.finish()?.expect(&[204], "the append")?;
     let status = server.wait_exit()?;
     ensure!(status.success(), "it ended with {status}");
-    Ok(())
-}
-
-fn full(binary: &Path) -> Result<()> {
-    let scratch = tempfile::tempdir()?;
-    let flags = ["--shards", "1", "--segment-bytes", "2MiB", "--append-bytes-max", "1MiB"];
-    let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
-    let mut connection = Connection::open(server.address)?;
-    connection.send("PUT", "a", &[TEXT], &[])?.expect(&[201], "create")?;
-    limit_files(&server, Some(SEGMENT_BYTES - 1))?;
-    let body = vec![b'x'; 256 * 1024];
-    wait_until("the disk is full", || Ok(connection.send("POST", "a", &[TEXT], &body)?.status == 507))?;
-    ensure!(ask(server.address, "/readyz")? == not_ready(), "ready on a full disk");
-    ensure!(ask(server.address, "/healthz")?.0 == 200, "not alive on a full disk");
-    connection.send("GET", "a?offset=-1", &[], &[])?.expect(&[200], "a read on a full disk")?;
-    let refused = scrape(server.address)?;
-    let refused = refused.value("alluvium_writes_refused_total", &[("reason", "disk_full")]);
-    ensure!(refused >= Some(1.0), "{refused:?} refused writes");
-    limit_files(&server, None)?;
-    // Nobody needs to write for that.
-    wait_until("there is room again", || Ok(ask(server.address, "/readyz")?.0 == 200))?;
-    connection.send("POST", "a", &[TEXT], &body)?.expect(&[204], "an append once there is room")?;
-    server.stop()?;
     Ok(())
 }
 

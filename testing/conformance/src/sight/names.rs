@@ -1,6 +1,5 @@
 //! Names of requests: kept, made, answered, and in the log.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -25,8 +24,6 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report
         .check("a request that fails for the server's reason is in the log by its name", || failed(&server));
     server.stop()?;
-    let streams = fs::read_dir(scratch.path())?.count();
-    ensure!(streams > 0, "the data directory is there");
     Ok(())
 }
 
