@@ -64,6 +64,7 @@ const PURE: &[&str] = &[
     "ruzstd",
     "serde",
     "serde_json",
+    "serde_path_to_error",
     "sha2",
     "thiserror",
 ];
