@@ -11,6 +11,7 @@ use alluvium_engine::{
     SNAPSHOT_GRACE_MS_DEFAULT, STREAMS_MAX_DEFAULT, UPLOADS_MAX_DEFAULT,
 };
 use alluvium_feeds::limits as feeds;
+use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
@@ -141,6 +142,14 @@ options! {
     "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
     /// How long something may wait for the reader of a socket of feeds before that is dropped.
     "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
+    /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and
+    /// nothing else. The file is read again when it changes, and on SIGHUP.
+    "tls-cert" => tls_cert: Option<PathBuf> = None;
+    /// File with the key of that certificate in PEM. Read again as that is.
+    "tls-key" => tls_key: Option<PathBuf> = None;
+    /// Proxies that are believed what they say of their clients (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Proto`):
+    /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
+    "trusted-proxies" => trusted_proxies: Networks = Networks::default();
     /// Subscriptions held at once. One more is answered `409`.
     "subscriptions-max" => subscriptions_max: usize = alluvium_subscriptions::SUBSCRIPTIONS_MAX_DEFAULT;
     /// Streams that all subscriptions together follow; one that two follow counts twice. A subscription that needs more
@@ -158,6 +167,11 @@ options! {
     "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
+    /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more
+    /// is answered `429` and closed. `auto` is 1024, and has this machine's own addresses exempt.
+    "connections-per-address-max" => connections_per_address_max: Option<usize> = None;
+    /// Requests under way at once on one connection of HTTP/2. The client keeps further ones back.
+    "http2-streams-max" => http2_streams_max: usize = alluvium_http::STREAMS_PER_CONNECTION_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.
     "waiters-max" => waiters_max: usize = streams::WAITERS_MAX;
     /// Largest request head. A larger one is answered `431`.
