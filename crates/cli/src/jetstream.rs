@@ -4,6 +4,7 @@ mod client;
 mod inspect;
 mod serve;
 mod simulate;
+mod tls;
 
 use std::process::ExitCode;
 

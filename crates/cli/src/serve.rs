@@ -20,7 +20,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::
 
 use crate::{
     exit_codes_help, feed, jetstream,
-    stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
+    stream::{self, TLS_CA_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
 
@@ -28,6 +28,7 @@ use crate::{
 const FOREIGN_VARIABLES: &[&str] = &[
     URL_VARIABLE,
     TOKEN_VARIABLE,
+    TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
     jetstream::VARIABLES[0],

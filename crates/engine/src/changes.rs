@@ -56,10 +56,11 @@ pub struct ChangeWatch {
 }
 
 impl ChangeNotes {
-    /// Whether a stream is to be noted, now that its change can be seen.
+    /// Whether a stream is to be noted, now that its change can be seen. What the server keeps for itself is not: whoever
+    /// watches writes there, and would wake itself.
     pub(crate) fn wants(&self, stream: &Stream) -> bool {
         self.is_watched.load(Ordering::SeqCst)
-            && stream.path.is_some()
+            && stream.path.as_ref().is_some_and(|path| !path.is_internal())
             && !stream.noted.swap(true, Ordering::SeqCst)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use alluvium_env::Env;
-use alluvium_feed_protocol::{FeedAdvanced, Id, Push, Request, Response, SubscribeRequest};
+use alluvium_feed_protocol::{Advanced, FeedAdvanced, Id, Push, Request, Response, SubscribeRequest};
 use alluvium_feed_replica::Transport;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -90,9 +90,9 @@ impl Transport for HttpTransport {
         Ok(answer)
     }
 
-    async fn hint(&self) -> FeedAdvanced {
+    async fn hint(&self) -> Advanced {
         match self.receiver.lock().await.recv().await {
-            Some(hint) => hint,
+            Some(hint) => Advanced::FeedAdvanced(hint),
             // It holds a sender itself, so this does not happen.
             None => std::future::pending().await,
         }

@@ -63,7 +63,7 @@ pub struct Server {
     pub wait: Duration,
     /// Largest answer that is read, in bytes.
     pub answer_bytes_max: u64,
-    /// Certificates in PEM that `https://` trusts in place of the built-in ones.
+    /// Certificates in PEM that `https://` and `wss://` trust in place of the built-in ones.
     pub roots_pem: Option<Vec<u8>>,
 }
 
@@ -127,8 +127,20 @@ impl Server {
         self.url.starts_with("ws")
     }
 
+    /// TLS as requests of their own have it.
     pub(crate) fn tls(&self) -> Result<TlsConfig, ServerError> {
-        let Some(pem) = &self.roots_pem else { return Ok(TlsConfig::builder().build()) };
+        let Some(roots) = self.roots()? else { return Ok(TlsConfig::builder().build()) };
+        Ok(TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(roots))).build())
+    }
+
+    /// The certificates that are trusted, in DER; `None` for the roots of the web.
+    pub(crate) fn roots_der(&self) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+        let der = |root: &Certificate<'static>| root.der().to_vec();
+        Ok(self.roots()?.map(|roots| roots.iter().map(der).collect()))
+    }
+
+    fn roots(&self) -> Result<Option<Vec<Certificate<'static>>>, ServerError> {
+        let Some(pem) = &self.roots_pem else { return Ok(None) };
         let mut roots: Vec<Certificate<'static>> = Vec::new();
         for item in parse_pem(pem) {
             match item.map_err(|error| ServerError::Roots(error.to_string()))? {
@@ -139,7 +151,7 @@ impl Server {
         if roots.is_empty() {
             return Err(ServerError::Roots("there is none".to_owned()));
         }
-        Ok(TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(roots))).build())
+        Ok(Some(roots))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests and hints over one WebSocket, in CBOR.
 //!
-//! The connection is opened when it is first needed and again after it broke. Subscriptions that were attached to the one
+//! The connection is opened when it is first needed and again after it broke, and begins with a greeting, which tells what
+//! the server accepts. Subscriptions that were attached to the one
 //! before are attached anew, and each then counts as having news: something may have been missed.
 
 use std::collections::VecDeque;
@@ -10,12 +11,15 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::limits::NUMBER_MAX;
-use alluvium_feed_protocol::message::Advanced;
 use alluvium_feed_protocol::{
-    ClientAction, Encoding, FeedAdvanced, Id, Message, Push, Request, RequestId, Response, SubscribeRequest,
+    Advanced, ClientAction, Encoding, FeedAdvanced, Hello, Id, Limits, Message, Push, Request, RequestId,
+    Response, SubscribeRequest,
 };
 use alluvium_feed_replica::Transport;
-use alluvium_websocket::{ConnectError, ConnectOptions, Message as Frame, Stream, WebSocket, connect};
+use alluvium_websocket::{
+    ConnectError, ConnectOptions, ConnectionOptions, Limits as FrameLimits, Message as Frame, Stream,
+    WebSocket, connect, tls_with_roots,
+};
 use parking_lot::Mutex;
 use ureq::http::{HeaderMap, header};
 
@@ -24,7 +28,8 @@ use crate::server::{Credentials, Server, ServerError};
 
 /// What the connection speaks.
 const SUBPROTOCOL: &str = "feeds.v1.cbor";
-/// Hints that wait to be looked at. Further ones are dropped: each only says that there is something.
+/// Hints and pushed blocks that wait to be looked at. Further ones are dropped: each at least says that there is something,
+/// and what was missed is pulled.
 const HINTS_MAX: usize = 16;
 /// The first pause after a connection that failed, in milliseconds; the real one is drawn below it, and the bound doubles.
 const PAUSE_MS_MIN: u64 = 250;
@@ -38,10 +43,14 @@ pub struct SocketTransport {
     space: Id,
     server: Server,
     env: Env,
+    /// Certificates in DER that are trusted in place of the built-in ones.
+    roots: Option<Vec<Vec<u8>>>,
     connection: tokio::sync::Mutex<Option<WebSocket<Stream>>>,
     /// What is attached to the connection: the replicated feeds' subscription, and the one to all feeds.
-    attached: Mutex<[Option<Id>; 2]>,
-    hints: Mutex<VecDeque<FeedAdvanced>>,
+    attached: Mutex<[Option<(Id, Push)>; 2]>,
+    hints: Mutex<VecDeque<Advanced>>,
+    /// What the server has said it accepts.
+    limits: Mutex<Option<Limits>>,
     is_live: AtomicBool,
     failures: Mutex<u32>,
 }
@@ -57,8 +66,9 @@ enum NoConnection {
 impl SocketTransport {
     /// A transport to a server, for one space. Nothing is sent yet.
     pub fn new(server: &Server, space: &Id, env: Env) -> Result<Self, ServerError> {
-        if server.roots_pem.is_some() {
-            return Err(ServerError::Roots("they are for `https` only".to_owned()));
+        let roots = server.roots_der()?;
+        if let Some(roots) = &roots {
+            tls_with_roots(roots).map_err(|error| ServerError::Roots(error.to_string()))?;
         }
         let url = format!("{}/spaces/{}/ws", server.base()?, exchange::percent_encoded(space.as_str()));
         Ok(Self {
@@ -66,9 +76,11 @@ impl SocketTransport {
             space: space.clone(),
             server: server.clone(),
             env,
+            roots,
             connection: tokio::sync::Mutex::new(None),
             attached: Mutex::default(),
             hints: Mutex::default(),
+            limits: Mutex::default(),
             is_live: AtomicBool::new(true),
             failures: Mutex::new(0),
         })
@@ -82,24 +94,35 @@ impl SocketTransport {
             }
             other => other?,
         };
+        let hello = Request::Hello(Hello {
+            request_id: RequestId::parse("hello").unwrap_or_default(),
+            client: Some(concat!("alluvium/", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..Hello::default()
+        });
+        // A server that says nothing of its limits is asked as if it had none.
+        if let Response::Welcome(welcome) =
+            self.ask(&mut socket, &hello).await.map_err(NoConnection::Trouble)?
+        {
+            *self.limits.lock() = Some(welcome.limits);
+        }
         let attached = self.attached.lock().clone();
         for (place, subscription) in attached.into_iter().enumerate() {
-            let Some(subscription) = subscription else { continue };
+            let Some((subscription, push)) = subscription else { continue };
             let request_id = RequestId::parse("attach").unwrap_or_default();
             let again = Request::Subscribe(SubscribeRequest {
                 request_id,
                 subscription_id: Some(subscription.clone()),
-                push: Some(Push::Hint),
+                push: Some(push),
                 ..SubscribeRequest::default()
             });
             match self.ask(&mut socket, &again).await.map_err(NoConnection::Trouble)? {
-                Response::Subscribe(answer) => self.keep(FeedAdvanced {
+                Response::Subscribe(answer) => self.keep(Advanced::FeedAdvanced(FeedAdvanced {
                     space_id: self.space.clone(),
                     subscription_id: subscription,
                     position: answer.max_position,
                     feed_ids: Vec::new(),
                     count: 0,
-                }),
+                })),
                 // The replica finds out when it pulls, and subscribes again.
                 _ => self.attached.lock()[place] = None,
             }
@@ -129,8 +152,19 @@ impl SocketTransport {
             let value = exchange::bearer(&token).map_err(|error| trouble(error.to_string()))?;
             headers.insert(header::AUTHORIZATION, value);
         }
+        let tls = self.roots.as_deref().map(tls_with_roots).transpose();
+        let answer_bytes_max = usize::try_from(self.server.answer_bytes_max).unwrap_or(usize::MAX);
         let options = ConnectOptions {
             headers,
+            tls: tls.map_err(|error| trouble(error.to_string()))?,
+            connection: ConnectionOptions {
+                limits: FrameLimits {
+                    frame_bytes_max: answer_bytes_max,
+                    message_bytes_max: answer_bytes_max,
+                    ..FrameLimits::default()
+                },
+                ..ConnectionOptions::default()
+            },
             subprotocols: vec![SUBPROTOCOL.to_owned()],
             timeout: self.server.connect_timeout,
             ..ConnectOptions::default()
@@ -179,26 +213,32 @@ impl SocketTransport {
     fn read(&self, frame: &Frame) -> Result<Option<Response>, String> {
         match Encoding::Cbor.decode_message(frame.payload(), None).map_err(|error| error.to_string())? {
             Message::Response(response) => Ok(Some(response)),
-            Message::Advanced(Advanced::FeedAdvanced(hint)) => {
-                self.keep(hint);
+            Message::Advanced(message) => {
+                self.keep(message);
                 Ok(None)
             }
         }
     }
 
-    fn keep(&self, hint: FeedAdvanced) {
+    fn keep(&self, mut message: Advanced) {
+        let (space, position) = match &mut message {
+            Advanced::FeedAdvanced(hint) => (&mut hint.space_id, hint.position),
+            Advanced::BlocksPushed(pushed) => (&mut pushed.space_id, pushed.position),
+        };
+        space.clone_from(&self.space);
         let mut hints = self.hints.lock();
-        if hints.len() < HINTS_MAX && hint.position <= NUMBER_MAX {
-            hints.push_back(FeedAdvanced { space_id: self.space.clone(), ..hint });
+        if hints.len() < HINTS_MAX && position <= NUMBER_MAX {
+            hints.push_back(message);
         }
     }
 
     /// Remembers what is attached to the connection.
     fn note(&self, asked: &SubscribeRequest, answer: &Response) {
         let Response::Subscribe(answer) = answer else { return };
-        if asked.push != Some(Push::None) {
+        let push = asked.push.unwrap_or_default();
+        if push != Push::None {
             let place = usize::from(asked.all == Some(true));
-            self.attached.lock()[place] = Some(answer.subscription_id.clone());
+            self.attached.lock()[place] = Some((answer.subscription_id.clone(), push));
         }
     }
 
@@ -252,7 +292,7 @@ impl Transport for SocketTransport {
         answer
     }
 
-    async fn hint(&self) -> FeedAdvanced {
+    async fn hint(&self) -> Advanced {
         loop {
             if let Some(hint) = self.hints.lock().pop_front() {
                 return hint;
@@ -278,6 +318,10 @@ impl Transport for SocketTransport {
                 self.broke(&mut connection);
             }
         }
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        self.limits.lock().clone()
     }
 
     fn is_live(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The transport that a URL stands for.
 
 use alluvium_env::Env;
-use alluvium_feed_protocol::{FeedAdvanced, Id, Request, Response};
+use alluvium_feed_protocol::{Advanced, Id, Limits, Request, Response};
 use alluvium_feed_replica::Transport;
 
 use crate::http::HttpTransport;
@@ -35,10 +35,17 @@ impl Transport for Way {
         }
     }
 
-    async fn hint(&self) -> FeedAdvanced {
+    async fn hint(&self) -> Advanced {
         match self {
             Self::Http(way) => way.hint().await,
             Self::Socket(way) => way.hint().await,
+        }
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        match self {
+            Self::Http(way) => way.limits(),
+            Self::Socket(way) => way.limits(),
         }
     }
 

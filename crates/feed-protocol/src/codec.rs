@@ -3,12 +3,19 @@
 //! Decoding is strict about what counts and bounded in all that it makes: numbers, lengths of lists and texts, nesting.
 //! Nothing may follow a message. Which message it is says `_tag`, or, over HTTP, the path.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use std::marker::PhantomData;
+
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::NESTING_MAX;
 use crate::message::Advanced;
 use crate::{Id, Message, Operation, Request, RequestId, Response};
+
+/// What stands before and after a path. No name of a field has it.
+const MARK: char = '\u{1}';
+/// Longest path that an error tells, in bytes.
+const PATH_BYTES_MAX: usize = 100;
 
 /// How messages are written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
@@ -62,8 +69,25 @@ impl Encoding {
         }
     }
 
-    /// Reads one value and nothing after it.
+    /// Reads one value and nothing after it. The error names the field at fault.
     pub fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, String> {
+        self.decode_plain(bytes).map_err(|message| match self.path_of_fault::<T>(bytes) {
+            Some(path) => format!("`{path}`: {message}"),
+            None => message,
+        })
+    }
+
+    /// Where in a message that can't be read the fault is; `None` for the message as a whole. Found by reading it once
+    /// more, so that what can be read costs nothing.
+    fn path_of_fault<T: DeserializeOwned>(self, bytes: &[u8]) -> Option<String> {
+        let message = self.decode_plain::<Located<T>>(bytes).err()?;
+        let path = message.split(MARK).nth(1)?;
+        // How deep is too deep says nothing about a field.
+        let is_field = path != "." && path.len() <= PATH_BYTES_MAX && !path.contains("][");
+        is_field.then(|| path.to_owned())
+    }
+
+    fn decode_plain<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, String> {
         match self {
             Self::Json => serde_json::from_slice(bytes).map_err(|error| error.to_string()),
             Self::Cbor => {
@@ -114,6 +138,10 @@ impl Encoding {
                 let hint = self.decode(bytes).map_err(fail)?;
                 return Ok(Message::Advanced(Advanced::FeedAdvanced(hint)));
             }
+            "BlocksPushed" => {
+                let pushed = self.decode(bytes).map_err(fail)?;
+                return Ok(Message::Advanced(Advanced::BlocksPushed(pushed)));
+            }
             "Welcome" => self.decode(bytes).map(Response::Welcome),
             "QueryResponse" => self.decode(bytes).map(Response::Query),
             "SubscribeResponse" => self.decode(bytes).map(Response::Subscribe),
@@ -134,6 +162,19 @@ impl Encoding {
         // Checked as an identifier by being read; used where the message itself is.
         let _ = &envelope.space_id;
         Ok(envelope)
+    }
+}
+
+/// A value whose error is the path to the fault, between two marks.
+struct Located<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let located = serde_path_to_error::deserialize::<D, T>(deserializer);
+        let path = |error: serde_path_to_error::Error<D::Error>| {
+            de::Error::custom(format_args!("{MARK}{}{MARK}", error.path()))
+        };
+        located.map(|_| Self(PhantomData)).map_err(path)
     }
 }
 

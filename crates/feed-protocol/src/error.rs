@@ -34,6 +34,8 @@ pub enum ErrorCode {
     TooLarge,
     /// A bound on feeds, blocks or subscriptions is reached.
     LimitReached,
+    /// The disk is full: nothing of the request was kept.
+    StorageFull,
     /// Too many requests of this client.
     RateLimited,
     /// Too many requests of all clients.
@@ -64,7 +66,7 @@ pub enum ClientAction {
 }
 
 /// Every code with its name, HTTP status, whether trying again can help, and what a client does.
-const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 16] = [
+const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 17] = [
     (ErrorCode::BadRequest, "bad_request", 400, false, ClientAction::Park),
     (ErrorCode::Unauthorized, "unauthorized", 401, false, ClientAction::Authenticate),
     (ErrorCode::Forbidden, "forbidden", 403, false, ClientAction::Stop),
@@ -78,6 +80,7 @@ const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 16] = [
     (ErrorCode::NotAuthority, "not_authority", 421, true, ClientAction::Redirect),
     (ErrorCode::TooLarge, "too_large", 413, true, ClientAction::Split),
     (ErrorCode::LimitReached, "limit_reached", 409, false, ClientAction::Park),
+    (ErrorCode::StorageFull, "storage_full", 507, true, ClientAction::Wait),
     (ErrorCode::RateLimited, "rate_limited", 429, true, ClientAction::Wait),
     (ErrorCode::Overloaded, "overloaded", 503, true, ClientAction::Wait),
     (ErrorCode::Internal, "internal", 500, true, ClientAction::Wait),

@@ -27,8 +27,8 @@ pub use error::{ClientAction, ErrorCode, ErrorResponse};
 pub use id::{Id, InvalidId, Namespace, RequestId, Token};
 pub use limits::Limits;
 pub use message::{
-    Advanced, AppendRequest, AppendResponse, FeedAdvanced, FeedInfo, Hello, ListFeedsRequest,
-    ListFeedsResponse, Message, Operation, Push, QueryRequest, QueryResponse, Request, Response, SpaceState,
-    SubscribeRequest, SubscribeResponse, UnsubscribeRequest, UnsubscribeResponse, Welcome,
+    Advanced, AppendRequest, AppendResponse, BlocksPushed, FeedAdvanced, FeedInfo, Hello, ListFeedsRequest,
+    ListFeedsResponse, Message, Operation, Pruned, Push, QueryRequest, QueryResponse, Request, Response,
+    SpaceState, SubscribeRequest, SubscribeResponse, UnsubscribeRequest, UnsubscribeResponse, Welcome,
 };
 pub use selector::{From, Selector};

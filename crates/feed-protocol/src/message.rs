@@ -1,6 +1,7 @@
 //! The messages. Field names are camel case on the wire; a field that is missing, null or undefined is absent, an
 //! unknown one is ignored.
 
+mod pushed;
 mod subscribe;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::{
     Block, BlockKey, Check, ErrorResponse, Id, Limits, Namespace, RequestId, Token, bounded, number,
 };
 
+pub use pushed::{Advanced, BlocksPushed, FeedAdvanced};
 pub use subscribe::{Push, SubscribeRequest, SubscribeResponse, UnsubscribeRequest, UnsubscribeResponse};
 
 /// What a request asks for.
@@ -49,6 +51,9 @@ pub struct Hello {
         skip_serializing_if = "Option::is_none"
     )]
     pub spaces: Option<Vec<Id>>,
+    /// Credentials, from a client that can give a socket none in its headers. They count for the whole socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// Blocks with a position above a cursor.
@@ -90,6 +95,9 @@ pub struct QueryRequest {
     /// How long the answer may be held back while there is nothing to give.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// On a socket, further pages follow by themselves as answers to this request; the last one has no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
     /// Asks at which position that begins which came at or after this time. It changes nothing else.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
@@ -141,6 +149,24 @@ pub struct QueryResponse {
     /// The selected feeds are complete from this position on, if not from the start.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub pruned_below: Option<u64>,
+    /// Which of them are not complete from the start, as far as they fit.
+    #[serde(
+        default,
+        deserialize_with = "bounded::list::<_, _, NAMES_HARD_MAX>",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub pruned: Vec<Pruned>,
+}
+
+/// A feed whose older blocks were removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pruned {
+    /// The feed.
+    pub feed_id: Id,
+    /// It is complete from this position on.
+    #[serde(with = "number")]
+    pub below: u64,
 }
 
 /// New blocks: all of them or none.
@@ -256,6 +282,12 @@ pub struct FeedInfo {
     /// Bytes of data kept.
     #[serde(default, with = "number")]
     pub byte_count: u64,
+    /// It is complete from this position on, if not from the start.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub pruned_below: Option<u64>,
+    /// The author's clock in its last block.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub last_timestamp: Option<u64>,
 }
 
 /// A page of feeds.
@@ -299,28 +331,12 @@ pub struct Welcome {
     pub protocol: u64,
     /// What this server accepts.
     pub limits: Limits,
+    /// After how much silence the server pings a socket, in milliseconds.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub heartbeat_ms: Option<u64>,
     /// The spaces asked for.
     #[serde(deserialize_with = "bounded::list::<_, _, SPACES_HARD_MAX>")]
     pub spaces: Vec<SpaceState>,
-}
-
-/// A hint, sent by the server by itself. It has no data and moves no cursor: whoever misses one pulls later.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FeedAdvanced {
-    /// The space.
-    pub space_id: Id,
-    /// The subscription.
-    pub subscription_id: Id,
-    /// Blocks are there up to this position.
-    #[serde(with = "number")]
-    pub position: u64,
-    /// Feeds that have new blocks, as far as they fit.
-    #[serde(deserialize_with = "bounded::list::<_, _, NAMES_HARD_MAX>")]
-    pub feed_ids: Vec<Id>,
-    /// How many feeds have new blocks.
-    #[serde(with = "number")]
-    pub count: u64,
 }
 
 /// What clients send.
@@ -377,16 +393,8 @@ pub enum Response {
 pub enum Message {
     /// The answer to a request.
     Response(Response),
-    /// A hint.
+    /// What nobody asked for.
     Advanced(Advanced),
-}
-
-/// [`FeedAdvanced`] with its tag.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "_tag")]
-pub enum Advanced {
-    /// The hint.
-    FeedAdvanced(FeedAdvanced),
 }
 
 impl Request {

@@ -127,7 +127,7 @@ pub mod list {
 
 /// Cursors: a number, a number as text, or anything below zero for the start.
 pub mod cursor {
-    use super::{Deserialize, Deserializer, Number, Serialize, Serializer, Signed, de};
+    use super::{Deserialize, Deserializer, Number, Serialize, Serializer, Signed};
 
     /// Writes a cursor.
     pub fn serialize<S: Serializer>(cursor: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -136,8 +136,7 @@ pub mod cursor {
 
     /// Reads a cursor.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-        let named = |error| de::Error::custom(format_args!("`cursor`: {error}"));
-        let signed = Option::<Signed>::deserialize(deserializer).map_err(named)?;
+        let signed = Option::<Signed>::deserialize(deserializer)?;
         Ok(signed.map(|signed| u64::try_from(signed.0).unwrap_or(0)))
     }
 }

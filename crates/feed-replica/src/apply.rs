@@ -1,5 +1,6 @@
 //! What an answer of the authority changes here. Each answer is one transaction: blocks, positions and cursor together.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use alluvium_feed_protocol::{AppendResponse, Block, ContentHash, Id, QueryResponse, signature};
@@ -66,8 +67,14 @@ pub(crate) fn page(
     page: &QueryResponse,
 ) -> Result<bool, Unusable> {
     let wanted: HashMap<&Id, &Lane> = asked.lanes.iter().map(|lane| (&lane.feed_id, lane)).collect();
+    let mut taking = Taking {
+        connection,
+        asked,
+        holders: holders(connection, asked)?,
+        rows: HashMap::new(),
+        has_freed: false,
+    };
     let mut confirmed = HashSet::new();
-    let mut has_freed = false;
     for block in &page.blocks {
         let position = block.position.unwrap_or_default();
         if position > asked.up_to {
@@ -81,34 +88,54 @@ pub(crate) fn page(
         signature::verify(asked.space, feed_id, block)
             .map_err(|_| Unusable::Nonsense("a block with a wrong signature"))?;
         confirmed.insert(position);
-        has_freed |= take(connection, asked, lane, block, position)?;
+        taking.block(lane, block, position)?;
     }
-    has_freed |= revoke(connection, asked, page.pruned_below.unwrap_or(0), &confirmed)?;
-    Ok(has_freed)
+    for row in taking.rows.values() {
+        feeds::grow(connection, row)?;
+    }
+    for pruned in page.pruned.iter().filter(|pruned| wanted.contains_key(&pruned.feed_id)) {
+        feeds::set_pruned(connection, asked.space, Some((&pruned.feed_id, pruned.below)))?;
+    }
+    Ok(taking.revoke(page.pruned_below.unwrap_or(0), &confirmed)? || taking.has_freed)
 }
 
-/// Takes one block over, at its position. Whether another one had to leave that position.
-fn take(
-    connection: &Connection,
-    asked: &Asked<'_>,
-    lane: &Lane,
-    block: &Block,
-    position: u64,
-) -> StoreResult<bool> {
-    let content = ContentHash::of(block);
-    let stored = blocks::find(connection, lane.feed, block.sequence, &block.actor_id)?;
-    let is_same = stored.is_some_and(|stored| stored.content == content);
-    if let Some(stored) = stored.filter(|_| !is_same) {
-        conflict::set_aside(connection, stored.insertion_id, asked.now_ms)?;
+/// A block that had a position in a page's range before the page came.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    insertion_id: i64,
+    feed: i64,
+}
+
+/// Whoever holds a position in the range of a page. Mostly nobody does, and then there is nobody to displace.
+fn holders(connection: &Connection, asked: &Asked<'_>) -> StoreResult<HashMap<u64, Holder>> {
+    let sql = "SELECT position, insertionId, feedPrivateId FROM blocks INDEXED BY blocks_space_position \
+               WHERE spaceKey = ?1 AND position > ?2 AND position <= ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((asked.space_key, asked.cursor, asked.up_to))?;
+    let mut holders = HashMap::new();
+    while let Some(row) = rows.next()? {
+        holders.insert(row.get(0)?, Holder { insertion_id: row.get(1)?, feed: row.get(2)? });
     }
-    let is_placed = stored.is_some_and(|stored| is_same && stored.position == Some(position));
-    if is_placed {
-        return Ok(false);
-    }
-    let has_freed = displace(connection, asked.space_key, position)?;
-    if let Some(stored) = stored.filter(|_| is_same) {
-        blocks::set_position(connection, stored.insertion_id, Some(position), None)?;
-    } else {
+    Ok(holders)
+}
+
+/// A page being taken over.
+struct Taking<'a> {
+    connection: &'a Connection,
+    asked: &'a Asked<'a>,
+    holders: HashMap<u64, Holder>,
+    /// Rows of feeds that have grown.
+    rows: HashMap<i64, feeds::Feed>,
+    /// Whether a block has lost its position.
+    has_freed: bool,
+}
+
+impl Taking<'_> {
+    /// Takes one block over, at its position.
+    fn block(&mut self, lane: &Lane, block: &Block, position: u64) -> StoreResult<()> {
+        let (connection, asked) = (self.connection, self.asked);
+        let content = ContentHash::of(block);
+        let holder = self.holders.get(&position).copied();
         let new = blocks::New {
             space: asked.space_key,
             feed: lane.feed,
@@ -117,35 +144,78 @@ fn take(
             position: Some((position, None)),
             now_ms: asked.now_ms,
         };
-        blocks::insert(connection, &new)?;
+        // The common case first: nobody is at this place, and nothing has this key.
+        if holder.is_none() && blocks::insert_new(connection, &new)?.is_some() {
+            return self.note_block(lane.feed, block, position, true);
+        }
+        let stored = blocks::find(connection, lane.feed, block.sequence, &block.actor_id)?;
+        let is_same = stored.is_some_and(|stored| stored.content == content);
+        if stored.is_some_and(|stored| is_same && stored.position == Some(position)) {
+            return Ok(());
+        }
+        if let Some(stored) = stored.filter(|_| !is_same) {
+            conflict::set_aside(connection, stored.insertion_id, asked.now_ms)?;
+            stored.position.and_then(|before| self.holders.remove(&before));
+        }
+        if let Some(holder) = holder.filter(|holder| {
+            is_same || stored.is_none_or(|stored| stored.insertion_id != holder.insertion_id)
+        }) {
+            // Whoever holds a position gives it up: the authority has just said whose it is.
+            blocks::set_position(connection, holder.insertion_id, None, None)?;
+            self.has_freed = true;
+        }
+        self.holders.remove(&position);
+        if let Some(stored) = stored.filter(|_| is_same) {
+            if let Some(before) = stored.position {
+                self.holders.remove(&before);
+            }
+            blocks::set_position(connection, stored.insertion_id, Some(position), None)?;
+        } else {
+            blocks::insert(connection, &new)?;
+        }
+        self.note_block(lane.feed, block, position, stored.is_none())
     }
-    note_block(connection, lane.feed, block, position, stored.is_none(), asked.now_ms)?;
-    Ok(has_freed)
-}
 
-/// Keeps the feed's own row up to date.
-fn note_block(
-    connection: &Connection,
-    feed: i64,
-    block: &Block,
-    position: u64,
-    is_new: bool,
-    now_ms: u64,
-) -> StoreResult<()> {
-    let mut row = feeds::get(connection, feed)?;
-    if row.namespace.is_none() {
-        row.namespace.clone_from(&block.namespace);
+    /// Keeps the feed's own row up to date.
+    fn note_block(&mut self, feed: i64, block: &Block, position: u64, is_new: bool) -> StoreResult<()> {
+        let row = match self.rows.entry(feed) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(free) => free.insert(feeds::get(self.connection, feed)?),
+        };
+        if row.namespace.is_none() {
+            row.namespace.clone_from(&block.namespace);
+        }
+        row.created_at.get_or_insert(self.asked.now_ms);
+        if row.head_position.is_none_or(|head| head <= position) {
+            row.last_timestamp = block.timestamp;
+        }
+        row.head_position = row.head_position.max(Some(position));
+        if row.last.as_ref().is_none_or(|(sequence, _)| *sequence <= block.sequence) {
+            row.last = Some((block.sequence, block.actor_id.clone()));
+        }
+        if is_new {
+            row.block_count += 1;
+            row.byte_count += block.data.0.len() as u64;
+        }
+        Ok(())
     }
-    row.created_at.get_or_insert(now_ms);
-    row.head_position = row.head_position.max(Some(position));
-    if row.last.as_ref().is_none_or(|(sequence, _)| *sequence <= block.sequence) {
-        row.last = Some((block.sequence, block.actor_id.clone()));
+
+    /// A page is complete for its feeds, so a position in its range that isn't in it is none. What was pruned over there
+    /// is the exception: it may stay here. Whether there was any.
+    fn revoke(&self, pruned_below: u64, confirmed: &HashSet<u64>) -> StoreResult<bool> {
+        let feeds: HashSet<i64> = self.asked.lanes.iter().map(|lane| lane.feed).collect();
+        let is_void = |position: u64, holder: &Holder| {
+            feeds.contains(&holder.feed) && position >= pruned_below && !confirmed.contains(&position)
+        };
+        let mut has_revoked = false;
+        for (position, holder) in &self.holders {
+            if is_void(*position, holder) {
+                blocks::set_position(self.connection, holder.insertion_id, None, None)?;
+                has_revoked = true;
+            }
+        }
+        Ok(has_revoked)
     }
-    if is_new {
-        row.block_count += 1;
-        row.byte_count += block.data.0.len() as u64;
-    }
-    feeds::update(connection, &row)
 }
 
 /// Whoever holds a position gives it up: the authority has just said whose it is.
@@ -153,34 +223,6 @@ fn displace(connection: &Connection, space_key: i64, position: u64) -> StoreResu
     let Some(holder) = blocks::at(connection, space_key, position)? else { return Ok(false) };
     blocks::set_position(connection, holder.insertion_id, None, None)?;
     Ok(true)
-}
-
-/// A page is complete for its feeds, so a position in its range that isn't in it is none. What was pruned over there
-/// is the exception: it may stay here.
-fn revoke(
-    connection: &Connection,
-    asked: &Asked<'_>,
-    pruned_below: u64,
-    confirmed: &HashSet<u64>,
-) -> StoreResult<bool> {
-    let feeds: HashSet<i64> = asked.lanes.iter().map(|lane| lane.feed).collect();
-    let sql = "SELECT insertionId, feedPrivateId, position FROM blocks INDEXED BY blocks_space_position \
-               WHERE spaceKey = ?1 AND position > ?2 AND position <= ?3";
-    let mut unconfirmed = Vec::new();
-    {
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query((asked.space_key, asked.cursor, asked.up_to))?;
-        while let Some(row) = rows.next()? {
-            let (feed, position): (i64, u64) = (row.get(1)?, row.get(2)?);
-            if feeds.contains(&feed) && position >= pruned_below && !confirmed.contains(&position) {
-                unconfirmed.push(row.get::<_, i64>(0)?);
-            }
-        }
-    }
-    for insertion_id in &unconfirmed {
-        blocks::set_position(connection, *insertion_id, None, None)?;
-    }
-    Ok(!unconfirmed.is_empty())
 }
 
 /// Takes the positions of a push over.

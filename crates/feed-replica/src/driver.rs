@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_feed_protocol::{FeedAdvanced, Id, Request, Response};
+use alluvium_feed_protocol::{Advanced, Id, Limits, Request, Response};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -20,9 +20,14 @@ pub trait Transport: Send + Sync {
     /// Sends a request and waits for its answer. The error says why there is none; it is shown to people.
     fn call(&self, space: &Id, request: Request) -> impl Future<Output = Result<Response, String>> + Send;
 
-    /// The next hint. A transport without hints never returns.
-    fn hint(&self) -> impl Future<Output = FeedAdvanced> + Send {
+    /// What the authority next sends by itself. A transport without that never returns.
+    fn hint(&self) -> impl Future<Output = Advanced> + Send {
         std::future::pending()
+    }
+
+    /// What the authority accepts, if it has said so.
+    fn limits(&self) -> Option<Limits> {
+        None
     }
 
     /// Whether hints come at the moment. While they don't, the authority is asked more often.
@@ -79,6 +84,9 @@ async fn step<T: Transport>(replica: &Arc<Mutex<Replica>>, space: &Id, transport
     let next = {
         let mut replica = replica.lock();
         replica.set_live(space, transport.is_live());
+        if let Some(limits) = transport.limits() {
+            replica.set_limits(space, limits);
+        }
         replica.next_request(space)?
     };
     let Some(request) = next else { return Ok(false) };
@@ -105,7 +113,10 @@ async fn rest<T: Transport>(
         wake_ms.saturating_sub(replica.now_ms()).clamp(SLEEP_MS_MIN, SLEEP_MS_MAX)
     };
     tokio::select! {
-        hint = transport.hint() => replica.lock().hint(&hint)?,
+        message = transport.hint() => match message {
+            Advanced::FeedAdvanced(hint) => replica.lock().hint(&hint)?,
+            Advanced::BlocksPushed(pushed) => replica.lock().pushed(pushed)?,
+        },
         () = wake.notified() => {}
         () = tokio::time::sleep(Duration::from_millis(sleep_ms)) => {}
     }

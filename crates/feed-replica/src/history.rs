@@ -4,8 +4,8 @@
 //! in the new history first.
 
 use alluvium_feed_protocol::{Check, From, Id, Token};
-use alluvium_feed_store::StoreResult;
 use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::{StoreResult, feeds};
 
 use crate::lanes;
 use crate::state::{Place, SyncState};
@@ -24,6 +24,7 @@ pub(crate) fn begin(
         return Ok(());
     }
     clear_above(connection, space_key, 0)?;
+    feeds::set_pruned(connection, space, None)?;
     state.tail = Place::START;
     state.seen = Place::START;
     state.replay_generation += 1;
@@ -88,6 +89,7 @@ fn rewind(
              AND blocks.position >= r.fromPosition)",
         )?
         .execute([space_key])?;
+    feeds::set_pruned(connection, space, None)?;
     state.tail = Place { position: 0, check: Some(Check::START) };
     state.seen = Place::START;
     state.replay_generation += 1;

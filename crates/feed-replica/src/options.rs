@@ -1,5 +1,6 @@
 //! How a replica behaves.
 
+use alluvium_feed_protocol::Push;
 use alluvium_feed_protocol::limits::DATA_BYTES_HARD_MAX;
 use alluvium_feed_store::{Cypher, Durability};
 use ed25519_dalek::SigningKey;
@@ -38,6 +39,8 @@ pub struct Options {
     pub push_bytes_max: usize,
     /// How long to wait before pushing what was just appended, in milliseconds.
     pub push_delay_ms: u64,
+    /// What the authority shall send by itself about the replicated feeds, where the transport can bring it.
+    pub push: Push,
     /// How often to look without a hint where hints come, in milliseconds.
     pub poll_live_ms: u64,
     /// How often to look where no hints come, in milliseconds.
@@ -66,6 +69,7 @@ impl Default for Options {
             push_blocks_max: 200,
             push_bytes_max: 512 * 1024,
             push_delay_ms: 20,
+            push: Push::Blocks,
             poll_live_ms: 30_000,
             poll_ms: 5000,
             timeout_ms: 30_000,

@@ -10,7 +10,7 @@ pub(crate) use next::OpenStart;
 
 use std::collections::HashSet;
 
-use alluvium_feed_protocol::{FeedAdvanced, Id, RequestId};
+use alluvium_feed_protocol::{BlocksPushed, FeedAdvanced, Id, Limits, RequestId};
 
 use crate::schedule::Retry;
 use crate::{Replica, ReplicaResult, state};
@@ -92,6 +92,8 @@ pub(crate) struct Session {
     /// Most blocks of a push, where a larger one was refused.
     push_blocks_max: Option<usize>,
     page_blocks: Option<u64>,
+    /// What the authority accepts, if it has said so.
+    limits: Option<Limits>,
     pub(crate) parked: HashSet<i64>,
     /// The highest position that a hint about the tail has told.
     pub(crate) hinted: u64,
@@ -175,6 +177,25 @@ impl Replica {
             session.list_at(now_ms);
         }
         Ok(())
+    }
+
+    /// The authority sends blocks of the replicated feeds. They are taken over if they follow on what is here and nothing
+    /// is being pulled; else they are a hint.
+    pub fn pushed(&mut self, pushed: BlocksPushed) -> ReplicaResult<()> {
+        let hint = pushed.to_hint();
+        let Some(mut session) = self.sessions.remove(&pushed.space_id) else { return Ok(()) };
+        let taken = self.take_pushed(&mut session, pushed);
+        self.sessions.insert(hint.space_id.clone(), session);
+        if taken? {
+            self.changed();
+            return Ok(());
+        }
+        self.hint(&hint)
+    }
+
+    /// Takes note of what the authority accepts, so that nothing is sent that it would refuse.
+    pub fn set_limits(&mut self, space: &Id, limits: Limits) {
+        self.session(space).limits = Some(limits);
     }
 
     /// Says whether hints come at the moment; without them the authority is asked every

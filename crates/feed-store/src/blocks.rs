@@ -82,12 +82,19 @@ pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResu
 
 /// Stores a block; its key must be free. Returns its row.
 pub fn insert(connection: &Connection, new: &New<'_>) -> StoreResult<i64> {
+    let missing = || StoreError::Corrupt("a key that was free and is taken".to_owned());
+    insert_new(connection, new)?.ok_or_else(missing)
+}
+
+/// Stores a block unless its key is taken. Returns its row, or nothing if it is: then nothing has changed.
+pub fn insert_new(connection: &Connection, new: &New<'_>) -> StoreResult<Option<i64>> {
     let block = new.block;
-    connection
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, prevSequence, prevActorId, \
              timestamp, insertionTimestamp, dataHash, positionCheck, encryptionKeyId, iv, signature, data) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+             ON CONFLICT (feedPrivateId, sequence, actorId) DO NOTHING",
         )?
         .execute((
             new.space,
@@ -106,7 +113,7 @@ pub fn insert(connection: &Connection, new: &New<'_>) -> StoreResult<i64> {
             block.signature.as_ref().map(|signature| &signature.0[..]),
             &block.data.0[..],
         ))?;
-    Ok(connection.last_insert_rowid())
+    Ok((inserted > 0).then(|| connection.last_insert_rowid()))
 }
 
 /// Gives a row its position, or takes it away.
@@ -130,10 +137,13 @@ pub fn remove(connection: &Connection, insertion_id: i64) -> StoreResult<()> {
 
 /// A whole block by its row.
 pub fn get(connection: &Connection, insertion_id: i64) -> StoreResult<Block> {
-    let sql = format!(
+    connection.prepare_cached(&get_sql())?.query_row([insertion_id], |row| Ok(from_row(row)))?
+}
+
+pub(crate) fn get_sql() -> String {
+    format!(
         "SELECT {COLUMNS} FROM blocks b JOIN feeds f ON f.feedPrivateId = b.feedPrivateId WHERE b.insertionId = ?1"
-    );
-    connection.prepare_cached(&sql)?.query_row([insertion_id], |row| Ok(from_row(row)))?
+    )
 }
 
 /// The first block that is kept from a position on: its position, and when it came into this file.

@@ -16,9 +16,12 @@ const STATEMENTS_KEPT: usize = 64;
 const READERS_KEPT_MAX: usize = 4;
 /// How long a connection waits for another one's lock. There is one writer, so only checkpoints hold it up.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// The write-ahead log is copied back once it has so many pages.
-const CHECKPOINT_PAGES: i64 = 1000;
-/// Pages of 1 KiB that each connection keeps in memory.
+/// The write-ahead log is copied back once it has so many pages, of 4 KiB. A batch over a thousand feeds changes two
+/// thousand pages of the indexes, so a short log is copied back with each: this alone halves the rate of appends.
+const CHECKPOINT_PAGES: i64 = 12_000;
+/// How long the log's file stays once it is copied back, in bytes.
+const LOG_BYTES_KEPT: i64 = 4 * 1024 * 1024;
+/// KiB of pages that each connection keeps in memory.
 const CACHE_KIB: i64 = 4096;
 
 /// What a commit survives.
@@ -33,9 +36,13 @@ pub enum Durability {
 /// An open file. Shared by reference; writes take their turn, reads don't wait for them.
 pub struct Database {
     path: PathBuf,
+    durability: Durability,
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
     is_poisoned: AtomicBool,
+    /// Opened where nothing can be written, as on a full disk: all reads share the writer's connection, and the next
+    /// write opens the file anew.
+    is_cramped: AtomicBool,
 }
 
 impl fmt::Debug for Database {
@@ -45,23 +52,20 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens or creates a file and brings its schema up to date.
+    /// Opens or creates a file and brings its schema up to date. A file of the present schema opens for reading even
+    /// where nothing can be written, as on a full disk; writes then fail until there is room.
     pub fn open(path: &Path, durability: Durability) -> StoreResult<Self> {
-        let mut writer = Connection::open(path)?;
-        configure(&writer)?;
-        writer.pragma_update(None, "journal_mode", "WAL")?;
-        let synchronous = match durability {
-            Durability::Machine => "FULL",
-            Durability::Process => "OFF",
+        let (writer, is_cramped) = match open_writer(path, durability) {
+            Ok(writer) => (writer, false),
+            Err(error) => (open_cramped(path).map_err(|_| error)?, true),
         };
-        writer.pragma_update(None, "synchronous", synchronous)?;
-        writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        schema::migrate(&mut writer)?;
         Ok(Self {
             path: path.to_owned(),
+            durability,
             writer: Mutex::new(writer),
             readers: Mutex::default(),
             is_poisoned: AtomicBool::new(false),
+            is_cramped: AtomicBool::new(is_cramped),
         })
     }
 
@@ -75,6 +79,9 @@ impl Database {
     ) -> Result<T, E> {
         let mut writer = self.writer.lock();
         self.usable()?;
+        if self.is_cramped.load(Ordering::Acquire) {
+            self.expand(&mut writer)?;
+        }
         let transaction = writer
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|error| self.noticed(error.into()))?;
@@ -83,12 +90,49 @@ impl Database {
         Ok(value)
     }
 
+    /// Tries to leave the state in which nothing can be written.
+    fn expand(&self, writer: &mut Connection) -> StoreResult<()> {
+        // The cramped connection has the file for itself, so it goes first.
+        *writer = Connection::open_in_memory()?;
+        match open_writer(&self.path, self.durability) {
+            Ok(opened) => {
+                *writer = opened;
+                self.is_cramped.store(false, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                *writer = open_cramped(&self.path)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies the log back and gives back what it takes on the disk, and the memory that the connections keep for the next
+    /// transaction. For a file that is not used for a while.
+    pub fn rest(&self) -> StoreResult<()> {
+        if self.is_cramped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.readers.lock().clear();
+        let writer = self.writer.lock();
+        // A reader that is in the way is no trouble: the log is copied back another time.
+        writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(writer.execute_batch("PRAGMA shrink_memory")?)
+    }
+
     /// Runs one reading transaction on a snapshot.
     pub fn read<T, E: From<StoreError>>(
         &self,
         look: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
         self.usable()?;
+        if self.is_cramped.load(Ordering::Acquire) {
+            let mut shared = self.writer.lock();
+            let snapshot = shared.transaction().map_err(StoreError::from)?;
+            let value = look(&snapshot);
+            snapshot.finish().map_err(StoreError::from)?;
+            return value;
+        }
         let kept = self.readers.lock().pop();
         let mut reader = match kept {
             Some(reader) => reader,
@@ -135,6 +179,33 @@ impl Database {
     }
 }
 
+fn open_writer(path: &Path, durability: Durability) -> StoreResult<Connection> {
+    let mut writer = Connection::open(path)?;
+    configure(&writer)?;
+    writer.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = match durability {
+        Durability::Machine => "FULL",
+        Durability::Process => "OFF",
+    };
+    writer.pragma_update(None, "synchronous", synchronous)?;
+    writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    writer.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
+    schema::migrate(&mut writer)?;
+    Ok(writer)
+}
+
+/// Opens a file where not even the shared index of its log can be made: this connection keeps that in its own memory,
+/// has the file for itself, and only reads.
+fn open_cramped(path: &Path) -> StoreResult<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    configure(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    schema::check(&connection)?;
+    Ok(connection)
+}
+
 /// A database in memory that has the tables and nothing in them: what reads of a space find that isn't there.
 pub fn empty() -> StoreResult<Connection> {
     let mut connection = Connection::open_in_memory()?;
@@ -149,5 +220,6 @@ fn configure(connection: &Connection) -> StoreResult<()> {
     connection.busy_timeout(LOCK_WAIT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())
 }

@@ -1,6 +1,11 @@
 //! What can go wrong in a store.
 
+use std::io;
+
 use alluvium_feed_protocol::InvalidId;
+
+/// SQLite's `SQLITE_IOERR_SHMSIZE`: the index of the log, which readers share, can't get its size.
+const NO_ROOM_FOR_INDEX: i32 = 4874;
 
 /// A fault of the store, or of the file below it.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +24,14 @@ pub enum StoreError {
         /// What this program knows.
         known: i64,
     },
+    /// A file or folder beside the database can't be used.
+    #[error("cannot use {what}: {error}")]
+    File {
+        /// Which one.
+        what: &'static str,
+        /// What the disk says.
+        error: io::Error,
+    },
     /// An earlier write may or may not be on the disk; only a restart tells.
     #[error("the database failed to write earlier; a restart is needed")]
     Poisoned,
@@ -30,13 +43,23 @@ pub type StoreResult<T> = Result<T, StoreError>;
 impl StoreError {
     /// Whether the disk is full: nothing of the transaction was kept, and it may be tried again.
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
+        match self {
+            Self::Sqlite(error) => error.sqlite_error().is_some_and(|error| {
+                error.code == rusqlite::ErrorCode::DiskFull || error.extended_code == NO_ROOM_FOR_INDEX
+            }),
+            Self::File { error, .. } => matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+            ),
+            Self::Corrupt(_) | Self::Newer { .. } | Self::Poisoned => false,
+        }
     }
 
     /// Whether it can't be said what is on the disk.
     pub(crate) fn is_io(&self) -> bool {
         let codes = [rusqlite::ErrorCode::SystemIoFailure, rusqlite::ErrorCode::DatabaseCorrupt];
-        matches!(self, Self::Sqlite(error) if error.sqlite_error_code().is_some_and(|code| codes.contains(&code)))
+        !self.is_full()
+            && matches!(self, Self::Sqlite(error) if error.sqlite_error_code().is_some_and(|code| codes.contains(&code)))
     }
 }
 

@@ -28,10 +28,12 @@ pub struct Feed {
     pub pruned_below: Option<u64>,
     /// When its first block came; a feed without one is only known by name.
     pub created_at: Option<u64>,
+    /// The author's clock in the block with the highest position.
+    pub last_timestamp: Option<u64>,
 }
 
 const COLUMNS: &str = "feedPrivateId, feedId, feedNamespace, lastSequence, lastSequenceActorId, headPosition, \
-                       firstPosition, blockCount, byteCount, prunedBelow, createdAt";
+                       firstPosition, blockCount, byteCount, prunedBelow, createdAt, lastTimestamp";
 
 /// The row of a feed, if there is one.
 pub fn find(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Option<Feed>> {
@@ -39,6 +41,18 @@ pub fn find(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Optio
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_row([space.as_str(), feed.as_str()], |row| Ok(from_row(row))).optional()?.transpose()
 }
+
+/// The numbers of those of some feeds that are known.
+pub fn numbers(connection: &Connection, space: &Id, feeds: &[Id]) -> StoreResult<Vec<i64>> {
+    let mut statement = connection.prepare_cached(NUMBERS)?;
+    let rows = statement.query_map((space.as_str(), json(feeds)?), |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The statement of [`numbers`], for the test of its plan.
+#[doc(hidden)]
+pub const NUMBERS: &str = "SELECT f.feedPrivateId FROM json_each(?2) j \
+                           CROSS JOIN feeds f ON f.spaceId = ?1 AND f.feedId = j.value";
 
 /// The row of a feed by its number.
 pub fn get(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
@@ -62,13 +76,36 @@ pub fn find_or_create(connection: &Connection, space: &Id, feed: &Id) -> StoreRe
     }
 }
 
+/// Writes what appended blocks change. What only pruning changes is left out, and with it the index over that.
+pub fn grow(connection: &Connection, feed: &Feed) -> StoreResult<()> {
+    connection
+        .prepare_cached(
+            "UPDATE feeds SET feedNamespace = ?2, lastSequence = ?3, lastSequenceActorId = ?4, headPosition = ?5, \
+             firstPosition = ?6, blockCount = ?7, byteCount = ?8, createdAt = ?9, lastTimestamp = ?10 \
+             WHERE feedPrivateId = ?1",
+        )?
+        .execute((
+            feed.private_id,
+            feed.namespace.as_ref().map(Namespace::as_str),
+            feed.last.as_ref().map(|(sequence, _)| *sequence),
+            feed.last.as_ref().map(|(_, actor)| actor.as_str()),
+            feed.head_position,
+            feed.first_position,
+            feed.block_count,
+            feed.byte_count,
+            feed.created_at,
+            feed.last_timestamp,
+        ))?;
+    Ok(())
+}
+
 /// Writes everything but number and name.
 pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
     connection
         .prepare_cached(
             "UPDATE feeds SET feedNamespace = ?2, lastSequence = ?3, lastSequenceActorId = ?4, headPosition = ?5, \
-             firstPosition = ?6, blockCount = ?7, byteCount = ?8, prunedBelow = ?9, createdAt = ?10 \
-             WHERE feedPrivateId = ?1",
+             firstPosition = ?6, blockCount = ?7, byteCount = ?8, prunedBelow = ?9, createdAt = ?10, \
+             lastTimestamp = ?11 WHERE feedPrivateId = ?1",
         )?
         .execute((
             feed.private_id,
@@ -81,7 +118,23 @@ pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
             feed.byte_count,
             feed.pruned_below,
             feed.created_at,
+            feed.last_timestamp,
         ))?;
+    Ok(())
+}
+
+/// Takes note that a feed is complete only from a position on. Without one, of all feeds, that nothing is known of that.
+pub fn set_pruned(connection: &Connection, space: &Id, pruned: Option<(&Id, u64)>) -> StoreResult<()> {
+    match pruned {
+        Some((feed, below)) => connection
+            .prepare_cached(
+                "UPDATE feeds SET prunedBelow = max(coalesce(prunedBelow, 0), ?3) WHERE spaceId = ?1 AND feedId = ?2",
+            )?
+            .execute((space.as_str(), feed.as_str(), below))?,
+        None => connection
+            .prepare_cached("UPDATE feeds SET prunedBelow = NULL WHERE spaceId = ?1 AND prunedBelow IS NOT NULL")?
+            .execute([space.as_str()])?,
+    };
     Ok(())
 }
 
@@ -143,6 +196,8 @@ impl From<Feed> for FeedInfo {
             first_position: feed.first_position,
             block_count: feed.block_count,
             byte_count: feed.byte_count,
+            pruned_below: feed.pruned_below,
+            last_timestamp: feed.last_timestamp,
         }
     }
 }
@@ -170,5 +225,6 @@ fn from_row(row: &Row<'_>) -> StoreResult<Feed> {
         byte_count: row.get(8)?,
         pruned_below: row.get(9)?,
         created_at: row.get(10)?,
+        last_timestamp: row.get(11)?,
     })
 }

@@ -59,7 +59,9 @@ pub fn read(
         Selection::All => walk(connection, space, None, cursor, limits),
         Selection::Feeds(feeds) => {
             let with_news = with_news(connection, feeds, cursor)?;
-            if with_news.len() < WIDE_FEEDS_MIN {
+            if let [only] = with_news[..] {
+                follow(connection, only, cursor, limits)
+            } else if with_news.len() < WIDE_FEEDS_MIN {
                 merge(connection, &with_news, cursor, limits)
             } else {
                 let wanted = with_news.into_iter().collect();
@@ -87,7 +89,29 @@ const NEXT_OF_FEED: &str = "SELECT position, insertionId FROM blocks INDEXED BY 
 /// Every statement of this module, for the test of their plans.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    vec![WITH_NEWS.to_owned(), walk_sql(), NEXT_OF_FEED.to_owned()]
+    vec![WITH_NEWS.to_owned(), walk_sql(), follow_sql(), NEXT_OF_FEED.to_owned()]
+}
+
+fn follow_sql() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM blocks b INDEXED BY blocks_feed_position \
+         CROSS JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.feedPrivateId = ?1 AND b.position > ?2 ORDER BY b.position"
+    )
+}
+
+/// The page of a single feed.
+fn follow(connection: &Connection, feed: i64, cursor: u64, limits: PageLimits) -> StoreResult<Page> {
+    let mut statement = connection.prepare_cached(&follow_sql())?;
+    let mut rows = statement.query((feed, cursor))?;
+    let mut filling = Filling::new(limits, cursor);
+    while let Some(row) = rows.next()? {
+        if !filling.take(row, from_row)? {
+            return Ok(filling.cut());
+        }
+        filling.passed = row.get(2)?;
+    }
+    Ok(filling.whole())
 }
 
 fn walk_sql() -> String {
@@ -118,6 +142,7 @@ fn walk(
 }
 
 fn merge(connection: &Connection, feeds: &[i64], cursor: u64, limits: PageLimits) -> StoreResult<Page> {
+    let mut whole = connection.prepare_cached(&blocks::get_sql())?;
     let mut statement = connection.prepare_cached(NEXT_OF_FEED)?;
     let mut next = |feed: i64, after: u64| -> StoreResult<Option<Reverse<(u64, i64, i64)>>> {
         let mut rows = statement.query((feed, after))?;
@@ -130,7 +155,7 @@ fn merge(connection: &Connection, feeds: &[i64], cursor: u64, limits: PageLimits
     }
     let mut filling = Filling::new(limits, cursor);
     while let Some(Reverse((position, insertion_id, feed))) = heads.pop() {
-        if !filling.take(connection, |connection| blocks::get(connection, insertion_id))? {
+        if !filling.take(&mut whole, |whole| whole.query_row([insertion_id], |row| Ok(from_row(row)))?)? {
             return Ok(filling.cut());
         }
         filling.passed = position;

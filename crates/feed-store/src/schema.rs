@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::{StoreError, StoreResult};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST, SECOND];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD];
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -126,6 +126,22 @@ CREATE TABLE settings (
   value TEXT NOT NULL
 ) STRICT;
 ";
+
+const THIRD: &str = r"
+ALTER TABLE feeds ADD COLUMN lastTimestamp INTEGER;
+UPDATE feeds SET lastTimestamp = (
+  SELECT timestamp FROM blocks b
+  WHERE b.feedPrivateId = feeds.feedPrivateId AND b.position = feeds.headPosition
+);
+";
+
+/// Whether a file has just the steps that are known here.
+pub(crate) fn check(connection: &Connection) -> StoreResult<()> {
+    let found: i64 =
+        connection.query_row("SELECT coalesce(max(version), 0) FROM migrations", [], |row| row.get(0))?;
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    if found == known { Ok(()) } else { Err(StoreError::Newer { found, known }) }
+}
 
 /// Runs the steps that a file has not seen yet.
 pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {

@@ -6,7 +6,7 @@ use alluvium_feed_protocol::{
     AppendRequest, AppendResponse, Block, BlockKey, Check, ContentHash, ErrorCode, Id, Limits, signature,
 };
 use alluvium_feed_store::rusqlite::Connection;
-use alluvium_feed_store::{blocks, feeds, spaces};
+use alluvium_feed_store::{StoreError, blocks, feeds, spaces};
 
 use crate::failure::Failure;
 use crate::hub::Moved;
@@ -15,6 +15,10 @@ use crate::query::knows_history;
 
 /// How far an author's clock may be off before it is mentioned.
 const SKEW_MS_MAX: u64 = 24 * 3_600_000;
+/// Warnings of one answer; what else there was to say is left out.
+const WARNINGS_MAX: usize = 100;
+/// Feeds of a space whose rows the writer remembers.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// A request with the feed and the content's hash of each block, checked as far as that goes without the store.
 #[derive(Debug)]
@@ -62,16 +66,55 @@ impl Checked {
     }
 }
 
-/// What an append has done: the answer, and which feeds have moved.
-pub(crate) type Done = (AppendResponse, Vec<Moved>);
+/// What an append has done.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The answer.
+    pub(crate) response: AppendResponse,
+    /// Which feeds have moved, as they are now.
+    pub(crate) grown: Vec<feeds::Feed>,
+    /// Whether a feed or the space has more than is good for it.
+    pub(crate) is_large: bool,
+}
+
+/// Rows of feeds as the writer last left them, so that it need not look them up. Whoever else writes them forgets them
+/// here, under the same lock.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered(HashMap<Id, feeds::Feed>);
+
+impl Remembered {
+    pub(crate) fn keep(&mut self, grown: impl IntoIterator<Item = feeds::Feed>) {
+        for feed in grown {
+            if self.0.len() >= REMEMBERED_MAX {
+                self.0.clear();
+            }
+            self.0.insert(feed.id.clone(), feed);
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.0 = HashMap::new();
+    }
+}
+
+impl From<&feeds::Feed> for Moved {
+    fn from(feed: &feeds::Feed) -> Self {
+        Self {
+            feed: feed.private_id,
+            feed_id: feed.id.clone(),
+            namespace: feed.namespace.clone(),
+            position: feed.head_position.unwrap_or_default(),
+        }
+    }
+}
 
 /// Carries out one request inside the writer's transaction. On an error the caller rolls back to where it was.
 pub(crate) fn apply(
     connection: &Connection,
     space: &mut spaces::Space,
+    remembered: &Remembered,
     checked: &Checked,
-    limits: &Limits,
-    now_ms: u64,
+    (limits, now_ms): (&Limits, u64),
 ) -> Result<Done, Failure> {
     let request = &checked.request;
     let expected =
@@ -86,28 +129,22 @@ pub(crate) fn apply(
         now_ms,
         request,
         principal: &checked.principal,
+        remembered,
         feeds: HashMap::new(),
         conflicts: Vec::new(),
         duplicates: 0,
         warnings: Vec::new(),
+        is_large: false,
     };
     let mut positions = Vec::with_capacity(request.blocks.len());
     for (index, (block, (feed, content))) in (0..).zip(request.blocks.iter().zip(&checked.blocks)) {
         positions.push(appending.block(index, block, feed, *content)?);
     }
-    let Appending { feeds, conflicts, duplicates, warnings, .. } = appending;
-    let mut moved = Vec::new();
-    for touched in feeds.into_values() {
-        if touched.has_grown {
-            feeds::update(connection, &touched.feed)?;
-            let position = touched.feed.head_position.unwrap_or_default();
-            moved.push(Moved {
-                feed: touched.feed.private_id,
-                feed_id: touched.feed.id,
-                namespace: touched.feed.namespace,
-                position,
-            });
-        }
+    let Appending { feeds, conflicts, duplicates, warnings, is_large, .. } = appending;
+    let touched = feeds.into_values().filter(|touched| touched.has_grown);
+    let grown: Vec<feeds::Feed> = touched.map(|touched| touched.feed).collect();
+    for feed in &grown {
+        feeds::grow(connection, feed)?;
     }
     let response = AppendResponse {
         request_id: request.request_id.clone(),
@@ -120,7 +157,7 @@ pub(crate) fn apply(
         duplicates,
         warnings,
     };
-    Ok((response, moved))
+    Ok(Done { response, grown, is_large })
 }
 
 struct Touched {
@@ -135,10 +172,12 @@ struct Appending<'a> {
     now_ms: u64,
     request: &'a AppendRequest,
     principal: &'a Principal,
+    remembered: &'a Remembered,
     feeds: HashMap<Id, Touched>,
     conflicts: Vec<u64>,
     duplicates: u64,
     warnings: Vec<String>,
+    is_large: bool,
 }
 
 impl Appending<'_> {
@@ -146,35 +185,9 @@ impl Appending<'_> {
     fn block(&mut self, index: u64, block: &Block, feed: &Id, content: ContentHash) -> Result<u64, Failure> {
         let is_strict = self.request.strict.unwrap_or(false);
         let private_id = self.feed(feed, is_strict)?;
-        let stored = blocks::find(self.connection, private_id, block.sequence, &block.actor_id)?;
-        if let Some(stored) = stored {
-            if stored.content == content {
-                self.duplicates += 1;
-            } else if is_strict {
-                let message = format!("block {index} has the key of another one");
-                return Err(Failure::refused(ErrorCode::BlockConflict, message));
-            } else {
-                self.conflicts.push(index);
-            }
-            #[cfg(feature = "planted-bugs")]
-            if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::WastedPosition) {
-                self.space.next_position += 1;
-                return Ok(self.space.next_position - 1);
-            }
-            if let Some(position) = stored.position {
-                return Ok(position);
-            }
-            // A file that was a replica's before it became an authority's.
-            let (position, check) = self.place(block, feed, content);
-            blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
-            return Ok(position);
-        }
-        let now_ms = self.now_ms;
-        if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(now_ms) > SKEW_MS_MAX) {
-            self.warn(format!("the clock of block {index} is more than a day off"));
-        }
         #[cfg(feature = "planted-bugs")]
-        self.misplace()?;
+        self.misplace(private_id, block)?;
+        let before = (self.space.next_position, self.space.check);
         let (position, check) = self.place(block, feed, content);
         let new = blocks::New {
             space: self.space.key,
@@ -182,10 +195,39 @@ impl Appending<'_> {
             block,
             content,
             position: Some((position, Some(check))),
-            now_ms,
+            now_ms: self.now_ms,
         };
-        blocks::insert(self.connection, &new)?;
-        self.grow(feed, block, position)?;
+        if blocks::insert_new(self.connection, &new)?.is_some() {
+            if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(self.now_ms) > SKEW_MS_MAX) {
+                self.warn(format!("the clock of block {index} is more than a day off"));
+            }
+            self.grow(feed, block, position)?;
+            return Ok(position);
+        }
+        // The key is taken: no position is used up.
+        (self.space.next_position, self.space.check) = before;
+        let stored = blocks::find(self.connection, private_id, block.sequence, &block.actor_id)?;
+        let missing = || StoreError::Corrupt("a key that is taken, and by no block".to_owned());
+        let stored = stored.ok_or_else(missing)?;
+        if stored.content == content {
+            self.duplicates += 1;
+        } else if is_strict {
+            let message = format!("block {index} has the key of another one");
+            return Err(Failure::refused(ErrorCode::BlockConflict, message));
+        } else {
+            self.conflicts.push(index);
+        }
+        #[cfg(feature = "planted-bugs")]
+        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::WastedPosition) {
+            self.space.next_position += 1;
+            return Ok(self.space.next_position - 1);
+        }
+        if let Some(position) = stored.position {
+            return Ok(position);
+        }
+        // A file that was a replica's before it became an authority's.
+        let (position, check) = self.place(block, feed, content);
+        blocks::set_position(self.connection, stored.insertion_id, Some(position), Some(check))?;
         Ok(position)
     }
 
@@ -201,8 +243,10 @@ impl Appending<'_> {
 
     /// Takes the next position from what is stored, as is not to be done.
     #[cfg(feature = "planted-bugs")]
-    fn misplace(&mut self) -> Result<(), Failure> {
-        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne) {
+    fn misplace(&mut self, feed: i64, block: &Block) -> Result<(), Failure> {
+        if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::HighestPlusOne)
+            && blocks::find(self.connection, feed, block.sequence, &block.actor_id)?.is_none()
+        {
             let sql = "SELECT coalesce(max(position), 0) + 1 FROM blocks WHERE position IS NOT NULL";
             self.space.next_position = self.connection.query_row(sql, [], |row| row.get(0))?;
         }
@@ -221,12 +265,15 @@ impl Appending<'_> {
     }
 
     fn load(&mut self, id: &Id, is_strict: bool) -> Result<feeds::Feed, Failure> {
-        let found = feeds::find(self.connection, &self.space.id, id)?;
+        let found = match self.remembered.0.get(id) {
+            Some(feed) => Some(feed.clone()),
+            None => feeds::find(self.connection, &self.space.id, id)?,
+        };
         #[cfg(feature = "planted-bugs")]
         let was_named = found.is_some();
         let mut feed = match found {
             Some(feed) => feed,
-            None => create_feed(self.connection, &self.space.id, id, self.limits)?,
+            None => self.create(id)?,
         };
         // A feed that was only named, by a subscriber, is as new as one that wasn't.
         let is_new = feed.created_at.is_none();
@@ -252,9 +299,19 @@ impl Appending<'_> {
         Ok(feed)
     }
 
+    fn create(&mut self, id: &Id) -> Result<feeds::Feed, Failure> {
+        let (feed, count) = create_feed(self.connection, &self.space.id, id, self.limits)?;
+        if count > self.limits.feeds_soft_max as u64 {
+            self.is_large = true;
+            self.warn(format!("the space has more than {} feeds", self.limits.feeds_soft_max));
+        }
+        Ok(feed)
+    }
+
     /// Counts a new block in its feed's row, which is written at the end.
     fn grow(&mut self, id: &Id, block: &Block, position: u64) -> Result<(), Failure> {
         let Some(touched) = self.feeds.get_mut(id) else { return Ok(()) };
+        let is_first = !touched.has_grown;
         let feed = &mut touched.feed;
         if feed.block_count >= self.limits.feed_blocks_max {
             let message = format!("a feed has at most {} blocks", self.limits.feed_blocks_max);
@@ -265,28 +322,37 @@ impl Appending<'_> {
         feed.block_count += 1;
         feed.byte_count += block.data.0.len() as u64;
         feed.head_position = Some(position);
+        feed.last_timestamp = block.timestamp;
         feed.first_position.get_or_insert(position);
         if feed.last.as_ref().is_none_or(|(sequence, _)| *sequence <= block.sequence) {
             feed.last = Some((block.sequence, block.actor_id.clone()));
+        }
+        if is_first && feed.block_count > self.limits.feed_blocks_soft_max {
+            let blocks_max = self.limits.feed_blocks_soft_max;
+            self.is_large = true;
+            self.warn(format!("feed `{id}` has more than {blocks_max} blocks"));
         }
         Ok(())
     }
 
     fn warn(&mut self, warning: String) {
-        self.warnings.push(warning);
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(warning);
+        }
     }
 }
 
-/// Makes the row of a feed, if the space may have one more.
+/// Makes the row of a feed, if the space may have one more. Also how many it has then.
 pub(crate) fn create_feed(
     connection: &Connection,
     space: &Id,
     feed: &Id,
     limits: &Limits,
-) -> Result<feeds::Feed, Failure> {
-    if feeds::count(connection, space)? >= limits.feeds_max as u64 {
+) -> Result<(feeds::Feed, u64), Failure> {
+    let count = feeds::count(connection, space)?;
+    if count >= limits.feeds_max as u64 {
         let message = format!("a space has at most {} feeds", limits.feeds_max);
         return Err(Failure::refused(ErrorCode::LimitReached, message));
     }
-    Ok(feeds::create(connection, space, feed)?)
+    Ok((feeds::create(connection, space, feed)?, count + 1))
 }

@@ -9,6 +9,7 @@ use alluvium_env::Env;
 use alluvium_feed_protocol::{ErrorCode, Id};
 use parking_lot::Mutex;
 
+use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::ground::Ground;
 use crate::options::Options;
@@ -27,12 +28,18 @@ pub(crate) struct Cache {
     env: Env,
     options: Arc<Options>,
     open: Mutex<Open>,
+    counts: Arc<Counters>,
 }
 
 impl Cache {
-    pub(crate) fn new(folder: &Path, env: Env, options: Arc<Options>) -> io::Result<Self> {
+    pub(crate) fn new(
+        folder: &Path,
+        env: Env,
+        options: Arc<Options>,
+        counts: Arc<Counters>,
+    ) -> io::Result<Self> {
         let ground = Arc::new(Ground::new(folder, &env, options.spaces_max)?);
-        Ok(Self { ground, env, options, open: Mutex::default() })
+        Ok(Self { ground, env, options, open: Mutex::default(), counts })
     }
 
     /// A space that is there.
@@ -59,7 +66,7 @@ impl Cache {
         if open.spaces.len() >= self.options.open_spaces_max {
             close_one(&mut open)?;
         }
-        let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options)?);
+        let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options, &self.counts)?);
         open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
         Ok(space)
     }

@@ -12,6 +12,10 @@ pub(crate) struct Counters {
     queries: AtomicU64,
     blocks_read: AtomicU64,
     refused: AtomicU64,
+    duplicates: AtomicU64,
+    conflicts: AtomicU64,
+    over_soft_limit: AtomicU64,
+    pages: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -29,6 +33,14 @@ pub struct Counted {
     pub blocks_read: u64,
     /// Messages that were answered with an error.
     pub refused: u64,
+    /// Blocks of appends that were there already.
+    pub duplicates: u64,
+    /// Blocks of appends whose key was taken by other bytes.
+    pub conflicts: u64,
+    /// Appends after which a feed or the space had more than its soft limit; those that failed in the end among them.
+    pub over_soft_limit: u64,
+    /// Pages that were looked for in a store: queries that wait look again, and may share a look.
+    pub pages: u64,
 }
 
 impl Counters {
@@ -40,10 +52,24 @@ impl Counters {
             Response::Error(_) => (&self.refused, None),
             _ => return,
         };
+        if let Response::Append(append) = answer {
+            self.duplicates.fetch_add(append.duplicates, Relaxed);
+            self.conflicts.fetch_add(append.conflicts.len() as u64, Relaxed);
+        }
         one.fetch_add(1, Relaxed);
         if let Some((counter, number)) = number {
             counter.fetch_add(number as u64, Relaxed);
         }
+    }
+
+    /// Counts an append that leaves a feed or the space larger than is good for it.
+    pub(crate) fn large(&self) {
+        self.over_soft_limit.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a look for a page.
+    pub(crate) fn page(&self) {
+        self.pages.fetch_add(1, Relaxed);
     }
 
     /// The counts now.
@@ -55,6 +81,10 @@ impl Counters {
             queries: self.queries.load(Relaxed),
             blocks_read: self.blocks_read.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            duplicates: self.duplicates.load(Relaxed),
+            conflicts: self.conflicts.load(Relaxed),
+            over_soft_limit: self.over_soft_limit.load(Relaxed),
+            pages: self.pages.load(Relaxed),
         }
     }
 }

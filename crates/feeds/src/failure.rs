@@ -23,7 +23,11 @@ impl Failure {
             Self::Refused(code, message) => ErrorResponse::new(request_id, code, message),
             Self::Store(error) if error.is_full() => {
                 tracing::warn!(%error, "a space has no room");
-                ErrorResponse::new(request_id, ErrorCode::Overloaded, "the disk is full")
+                ErrorResponse::new(
+                    request_id,
+                    ErrorCode::StorageFull,
+                    "the disk is full; nothing of this request was kept",
+                )
             }
             Self::Store(error) => {
                 tracing::error!(%error, "a space failed");

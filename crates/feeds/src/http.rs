@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alluvium_feed_protocol::{Id, Operation};
-use alluvium_http::{BodyBudget, Handler, Request, Response, Shutdown};
+use alluvium_http::{BodyBudget, Handler, RequestBody, Response, Shutdown, discard};
 use alluvium_websocket::handshake;
 use http::{HeaderMap, Method, header};
 
@@ -33,6 +33,14 @@ const BODY_OVERHEAD: usize = 2;
 
 /// What the subprotocol begins with that carries credentials.
 const BEARER_SUBPROTOCOL: &str = "feeds.bearer.";
+
+/// A request whose body is taken out by whoever reads it.
+pub(crate) type Request = http::Request<Option<RequestBody>>;
+
+/// How long a socket may be silent before it is asked whether it is there, if nothing else is said.
+pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How long something may wait for the reader of a socket, if nothing else is said.
+pub const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How the surface is run.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +69,8 @@ impl Default for SurfaceOptions {
             waiters_max: 10_000,
             long_poll_timeout: Duration::from_secs(30),
             sse_cycle: Duration::from_mins(1),
-            ping_interval: Duration::from_secs(30),
-            reader_timeout: Duration::from_mins(1),
+            ping_interval: PING_INTERVAL,
+            reader_timeout: READER_TIMEOUT,
         }
     }
 }
@@ -136,8 +144,12 @@ pub struct Standing {
 }
 
 impl Handler for Surface {
-    async fn handle(&self, request: Request) -> Response {
-        let answered = route(&self.0, request).await;
+    async fn handle(&self, request: alluvium_http::Request) -> Response {
+        let mut request = request.map(Some);
+        let answered = route(&self.0, &mut request).await;
+        if answered.is_err() {
+            throw_away(request).await;
+        }
         let mut response = answered.unwrap_or_else(Refusal::into_response);
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
@@ -145,10 +157,20 @@ impl Handler for Surface {
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
             http::HeaderValue::from_static(
-                "Alluvium-Error, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
+                "Alluvium-Error, Alluvium-Warning, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Retry-After",
             ),
         );
         response
+    }
+}
+
+/// Reads what the client still sends of a request that was refused before its body was wanted, within reason. Without this
+/// a client that sends first and reads then would find its connection closed, and never see why. One that waits for leave
+/// to send (`Expect: 100-continue`) is not given it.
+async fn throw_away(mut request: Request) {
+    let waits = request.headers().contains_key(header::EXPECT);
+    if let Some(mut body) = request.body_mut().take().filter(|_| !waits) {
+        discard(&mut body).await;
     }
 }
 
@@ -162,7 +184,7 @@ enum Place {
     Socket(Option<Id>),
 }
 
-async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal> {
+async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Refusal> {
     let place = place(request.uri().path())?;
     if *request.method() == Method::OPTIONS {
         return Ok(preflight());
@@ -174,9 +196,9 @@ async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal
         }
         (Place::Stream(space, feed), &Method::GET | &Method::HEAD) => {
             let principal = principal(state, request.headers())?;
-            stream::handle(state, principal, space, feed, &request).await
+            stream::handle(state, principal, space, feed, request).await
         }
-        (Place::Socket(space), &Method::GET) => socket::open(state, space, &request),
+        (Place::Socket(space), &Method::GET) => socket::open(state, space, request),
         (Place::Socket(_), _) => Err(Refusal::MethodNotAllowed("GET, OPTIONS")),
         (Place::Space(..), _) => Err(Refusal::MethodNotAllowed("POST, OPTIONS")),
         (Place::Stream(..), _) => Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS")),

@@ -23,28 +23,69 @@ pub(crate) struct Moved {
     pub(crate) position: u64,
 }
 
-/// Which feeds a subscription is about.
+/// Which feeds a subscription, or a query that waits, is about.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interest {
     pub(crate) all: bool,
+    /// Feeds by number.
     pub(crate) feeds: HashSet<i64>,
+    /// Feeds by name, there or not.
+    pub(crate) names: HashSet<Id>,
     pub(crate) namespaces: Vec<Namespace>,
+    /// Of those, only feeds of these namespaces.
+    pub(crate) within: Option<Vec<Namespace>>,
     /// Namespaces that the subscriber is bound to.
     pub(crate) bound_to: Option<Vec<Namespace>>,
+    /// The subscription that this comes from, for one that waits.
+    pub(crate) subscription: Option<Id>,
     pub(crate) expires_at: u64,
 }
 
 impl Interest {
     fn covers(&self, moved: &Moved) -> bool {
         let namespace = moved.namespace.as_ref();
-        let is_visible = self
-            .bound_to
-            .as_ref()
-            .is_none_or(|bound| namespace.is_some_and(|namespace| bound.contains(namespace)));
+        let is_among = |allowed: &Option<Vec<Namespace>>| {
+            let among = |allowed: &Vec<Namespace>| namespace.is_some_and(|one| allowed.contains(one));
+            allowed.as_ref().is_none_or(among)
+        };
         let is_wanted = self.all
             || self.feeds.contains(&moved.feed)
+            || self.names.contains(&moved.feed_id)
             || namespace.is_some_and(|namespace| self.namespaces.contains(namespace));
-        is_visible && is_wanted
+        is_wanted && is_among(&self.within) && is_among(&self.bound_to)
+    }
+}
+
+/// The feeds that a commit has moved, found by whichever side is shorter: a thousand subscribers of a feed or two must
+/// not make a commit of many feeds long, nor the other way round.
+#[derive(Debug)]
+pub(crate) struct News<'a> {
+    moved: &'a [Moved],
+    by_number: HashMap<i64, &'a Moved>,
+    by_name: HashMap<&'a Id, &'a Moved>,
+}
+
+impl<'a> News<'a> {
+    pub(crate) fn new(moved: &'a [Moved]) -> Self {
+        let by_number = moved.iter().map(|moved| (moved.feed, moved)).collect();
+        let by_name = moved.iter().map(|moved| (&moved.feed_id, moved)).collect();
+        Self { moved, by_number, by_name }
+    }
+
+    /// What of it concerns an interest.
+    fn of(&self, interest: &Interest) -> Vec<&'a Moved> {
+        let listed = interest.feeds.len() + interest.names.len();
+        if interest.all || !interest.namespaces.is_empty() || listed > self.moved.len() {
+            return self.moved.iter().filter(|moved| interest.covers(moved)).collect();
+        }
+        let numbered = interest.feeds.iter().filter_map(|feed| self.by_number.get(feed));
+        let named = interest.names.iter().filter_map(|name| self.by_name.get(name));
+        numbered.chain(named).copied().filter(|moved| interest.covers(moved)).collect()
+    }
+
+    /// Whether any of it does.
+    pub(crate) fn concerns(&self, interest: &Interest) -> bool {
+        !self.of(interest).is_empty()
     }
 }
 
@@ -131,15 +172,12 @@ impl Hub {
     }
 
     /// Tells everyone concerned; forgets those that are gone. Called after the commit.
-    pub(crate) fn publish(&self, space: &Id, moved: &[Moved], now_ms: u64) {
-        if moved.is_empty() {
-            return;
-        }
+    pub(crate) fn publish(&self, space: &Id, news: &News<'_>, now_ms: u64) {
         self.live.lock().retain(|subscription, (interest, listener)| {
             let Some(listener) = listener.upgrade().filter(|_| interest.expires_at > now_ms) else {
                 return false;
             };
-            let concerned: Vec<&Moved> = moved.iter().filter(|moved| interest.covers(moved)).collect();
+            let concerned = news.of(interest);
             if !concerned.is_empty() {
                 listener.merge(space, subscription, &concerned);
             }

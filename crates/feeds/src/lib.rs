@@ -24,7 +24,9 @@ mod queue;
 mod service;
 mod space;
 mod subscribe;
+mod waiters;
 
+pub use alluvium_feed_protocol::{Limits, limits};
 pub use counters::Counted;
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};

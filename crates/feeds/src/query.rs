@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use alluvium_feed_protocol::limits::{PAGE_BLOCKS_DEFAULT, PAGE_BYTES_DEFAULT};
-use alluvium_feed_protocol::{Check, ErrorCode, QueryRequest, QueryResponse, Token};
+use alluvium_feed_protocol::limits::{NAMES_HARD_MAX, PAGE_BLOCKS_DEFAULT, PAGE_BYTES_DEFAULT};
+use alluvium_feed_protocol::{Check, ErrorCode, Id, Pruned, QueryRequest, QueryResponse, Token};
 use alluvium_feed_store::rusqlite::Connection;
-use alluvium_feed_store::{Page, PageLimits, Selection, blocks, feeds, page, spaces};
+use alluvium_feed_store::{Page, PageLimits, Selection, StoreError, blocks, feeds, page, spaces};
 
 use crate::failure::Failure;
+use crate::hub::Interest;
 use crate::options::Options;
 use crate::principal::Principal;
 use crate::subscribe;
@@ -64,6 +65,7 @@ pub(crate) fn answer(
     let Page { blocks, complete_to } = page::read(connection, space.key, selection, cursor, limits)?;
     // Nothing selected lies between the last block and the end, so a quiet selection need not be searched again. Safe
     // because positions become visible in their order.
+    let pruned = pruned(connection, space, selected.as_deref(), cursor)?;
     let next_cursor = complete_to.unwrap_or_else(|| space.max_position());
     Ok(QueryResponse {
         request_id: request.request_id.clone(),
@@ -77,8 +79,25 @@ pub(crate) fn answer(
         cursor_block: cursor_block(connection, space, principal, cursor)?,
         reset,
         since_position: request.since.map(|time| since(connection, space, time)).transpose()?,
-        pruned_below: pruned_below(connection, space, selected.as_deref(), cursor)?,
+        pruned_below: pruned.iter().map(|pruned| pruned.below).max(),
+        pruned: pruned.into_iter().take(NAMES_HARD_MAX).collect(),
     })
+}
+
+/// What a query waits for that has found nothing.
+pub(crate) fn interest(
+    connection: &Connection,
+    space: &spaces::Space,
+    principal: &Principal,
+    request: &QueryRequest,
+    now_ms: u64,
+) -> Result<Interest, Failure> {
+    let selected = match (&request.feed_ids, &request.subscription_id) {
+        (Some(names), _) => Interest { names: names.iter().cloned().collect(), ..Interest::default() },
+        (None, Some(id)) => subscribe::interest(connection, &space.id, id, principal, now_ms)?,
+        (None, None) => Interest { all: true, ..Interest::default() },
+    };
+    Ok(Interest { within: request.namespaces.clone(), bound_to: principal.namespaces.clone(), ..selected })
 }
 
 /// The block at the cursor. Not for callers from whom namespaces are hidden; the check tells them as much.
@@ -126,13 +145,7 @@ fn selected(
             let message = "a query has `feedIds` or `subscriptionId`, not both";
             return Err(Failure::refused(ErrorCode::BadRequest, message));
         }
-        (Some(ids), None) => {
-            let mut feeds = Vec::with_capacity(ids.len());
-            for id in ids {
-                feeds.extend(feeds::find(connection, &space.id, id)?.map(|feed| feed.private_id));
-            }
-            Some(feeds)
-        }
+        (Some(ids), None) => Some(feeds::numbers(connection, &space.id, ids)?),
         (None, Some(subscription)) => {
             subscribe::selected(connection, &space.id, subscription, principal, now_ms)?
         }
@@ -151,23 +164,29 @@ fn selected(
     Ok(selected)
 }
 
-/// From where on the selected feeds are complete, if something after the cursor was pruned.
-fn pruned_below(
+/// The selected feeds of which something after the cursor was pruned.
+fn pruned(
     connection: &Connection,
     space: &spaces::Space,
     selected: Option<&[i64]>,
     cursor: u64,
-) -> Result<Option<u64>, Failure> {
-    let sql = "SELECT feedPrivateId, prunedBelow FROM feeds INDEXED BY feeds_pruned \
+) -> Result<Vec<Pruned>, Failure> {
+    let sql = "SELECT feedPrivateId, prunedBelow, feedId FROM feeds INDEXED BY feeds_pruned \
                WHERE spaceId = ?1 AND prunedBelow > ?2 + 1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((space.id.as_str(), cursor))?;
-    let mut highest = None;
+    let mut wanted: Option<HashSet<i64>> = None;
+    let mut pruned = Vec::new();
     while let Some(row) = rows.next()? {
-        let (feed, below): (i64, u64) = (row.get(0)?, row.get(1)?);
-        if selected.is_none_or(|selected| selected.contains(&feed)) {
-            highest = highest.max(Some(below));
+        let feed: i64 = row.get(0)?;
+        let is_selected = selected.is_none_or(|selected| {
+            wanted.get_or_insert_with(|| selected.iter().copied().collect()).contains(&feed)
+        });
+        if is_selected {
+            let feed_id: String = row.get(2)?;
+            pruned
+                .push(Pruned { feed_id: Id::parse(&feed_id).map_err(StoreError::from)?, below: row.get(1)? });
         }
     }
-    Ok(highest)
+    Ok(pruned)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use alluvium_env::{DiskLock, Env};
 use alluvium_feed_protocol::{
-    AppendRequest, ErrorCode, Hello, Id, Limits, QueryRequest, Request, RequestId, Response,
+    AppendRequest, BlocksPushed, ErrorCode, Hello, Id, Limits, QueryRequest, Request, RequestId, Response,
     UnsubscribeResponse, Welcome,
 };
 
@@ -19,7 +19,12 @@ use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue;
 use crate::space::Space;
+use crate::waiters::Waiting;
 
+/// Most blocks that one message brings unasked.
+const PUSHED_BLOCKS_MAX: u64 = 200;
+/// Most bytes of blocks that one message brings unasked.
+pub(crate) const PUSHED_BYTES_MAX: usize = 256 * 1024;
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
 
@@ -39,18 +44,20 @@ pub enum OpenError {
 pub struct Service {
     options: Arc<Options>,
     cache: Cache,
-    counters: Counters,
+    counters: Arc<Counters>,
     _lock: Box<dyn DiskLock>,
 }
 
 impl Service {
     /// Takes a folder for itself. Spaces are opened when they are asked for.
-    pub fn open(folder: &Path, env: Env, options: Options) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, env: Env, mut options: Options) -> Result<Self, OpenError> {
         env.disk.create_dir_all(folder)?;
         let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
+        options.limits = options.limits.within_hard();
         let options = Arc::new(options);
-        let cache = Cache::new(folder, env, Arc::clone(&options))?;
-        Ok(Self { options, cache, counters: Counters::default(), _lock: lock })
+        let counters = Arc::new(Counters::default());
+        let cache = Cache::new(folder, env, Arc::clone(&options), Arc::clone(&counters))?;
+        Ok(Self { options, cache, counters, _lock: lock })
     }
 
     /// What was counted since the service was opened.
@@ -190,21 +197,19 @@ impl Service {
     ) -> Result<Response, Failure> {
         let wait_ms = request.wait_ms.unwrap_or(0).min(self.options.wait_ms_max);
         let (service, id) = (Arc::clone(self), space.clone());
-        principal.check(space, &Request::Query(request.clone()))?;
+        let asked = Request::Query(request.clone());
+        principal.check(space, &asked)?;
+        named_alike(space, &asked)?;
         let open = blocking(move || service.cache.get(&id)).await??;
-        let mut head = open.head.subscribe();
+        let waiting = Waiting::new(&open);
         let looking = async {
             loop {
-                head.mark_unchanged();
-                let request = Request::Query(request.clone());
-                let answer = self.on_blocking_thread(principal, space, request, None).await?;
-                let is_news = match &answer {
-                    Response::Query(page) => page.reset || page.has_more || !page.blocks.is_empty(),
-                    _ => true,
-                };
-                if is_news || head.changed().await.is_err() {
-                    return Ok(answer);
+                let (open, principal, request) = (Arc::clone(&open), principal.clone(), request.clone());
+                let (page, interest) = blocking(move || open.look_or_wait(&principal, &request)).await??;
+                if page.reset || page.has_more || !page.blocks.is_empty() {
+                    return Ok(Response::Query(page));
                 }
+                waiting.news(interest).await;
             }
         };
         let waited = tokio::time::timeout(Duration::from_millis(wait_ms), looking).await;
@@ -269,7 +274,38 @@ impl Service {
             }
         }
         let limits = self.options.limits.clone();
-        Ok(Welcome { request_id: hello.request_id.clone(), protocol: PROTOCOL, limits, spaces })
+        let request_id = hello.request_id.clone();
+        Ok(Welcome { request_id, protocol: PROTOCOL, limits, heartbeat_ms: None, spaces })
+    }
+
+    /// What follows a position in a subscription, for a listener that is sent blocks; `None` if that is more than is sent
+    /// unasked, or can't be told: a hint has to do then. Blocks meanwhile.
+    pub fn pushed_blocking(
+        &self,
+        principal: &Principal,
+        space: &Id,
+        subscription: &Id,
+        after: u64,
+    ) -> Option<BlocksPushed> {
+        let query = QueryRequest {
+            cursor: Some(after),
+            subscription_id: Some(subscription.clone()),
+            limit: Some(PUSHED_BLOCKS_MAX),
+            max_bytes: Some(PUSHED_BYTES_MAX as u64),
+            ..QueryRequest::default()
+        };
+        let answer = self.carry_out(principal, space, &Request::Query(query), None);
+        let Ok(Response::Query(page)) = answer else { return None };
+        let is_whole = !page.has_more && page.pruned_below.is_none();
+        (is_whole && page.next_cursor > after).then(|| BlocksPushed {
+            space_id: space.clone(),
+            subscription_id: subscription.clone(),
+            after,
+            blocks: page.blocks,
+            position: page.next_cursor,
+            server_token: page.server_token,
+            check: page.check,
+        })
     }
 
     /// Removes a feed's blocks below a position for good; how many that were. For operators: no message does this.

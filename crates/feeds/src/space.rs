@@ -1,5 +1,6 @@
 //! One open space: its database, its guard, its listeners.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use alluvium_env::Env;
@@ -10,16 +11,17 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::{Connection, Transaction};
 use alluvium_feed_store::{Database, StoreError, spaces};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use crate::append::{self, Checked};
+use crate::append::{self, Checked, Remembered};
+use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::ground::{DATABASE, Ground};
 use crate::guard::{Guard, Note};
-use crate::hub::{Hub, Listener};
+use crate::hub::{Hub, Listener, Moved, News};
 use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue::Queue;
+use crate::waiters::{Looked, Readings, Waiters};
 use crate::{list, query, subscribe};
 
 /// The token of a space that an authority has opened.
@@ -39,8 +41,18 @@ pub(crate) struct Space {
     guard: Mutex<Guard>,
     pub(crate) hub: Hub,
     pub(crate) queue: Queue,
-    /// The highest position given, for readers that wait.
-    pub(crate) head: watch::Sender<u64>,
+    /// Queries that are held back.
+    pub(crate) waiters: Waiters,
+    readings: Readings,
+    /// Counts what changes the answers to queries; raised after the commit and before anyone is told.
+    generation: AtomicU64,
+    /// What that was when it was last swept.
+    swept_at: AtomicU64,
+    /// And when it last gave back what it took. Not yet since it was opened, at first.
+    rested_at: AtomicU64,
+    /// Held while blocks or feeds are written.
+    remembered: Mutex<Remembered>,
+    counts: Arc<Counters>,
 }
 
 impl Space {
@@ -50,9 +62,11 @@ impl Space {
         id: &Id,
         env: &Env,
         options: &Arc<Options>,
+        counts: &Arc<Counters>,
     ) -> Result<Self, Failure> {
-        let guard =
-            Guard::read(env.disk.as_ref(), &ground.folder_of(id)).map_err(|error| unguarded(&error))?;
+        let read = Guard::read(env.disk.as_ref(), &ground.folder_of(id));
+        let guard = read.map_err(|error| StoreError::File { what: "the guard of a space", error })?;
+        let was_noted = !guard.is_missing();
         let space = Self {
             id: id.clone(),
             env: env.clone(),
@@ -62,44 +76,58 @@ impl Space {
             guard: Mutex::new(guard),
             hub: Hub::default(),
             queue: Queue::default(),
-            head: watch::Sender::new(0),
+            waiters: Waiters::default(),
+            readings: Readings::default(),
+            generation: AtomicU64::new(0),
+            swept_at: AtomicU64::new(0),
+            rested_at: AtomicU64::new(u64::MAX),
+            remembered: Mutex::default(),
+            counts: Arc::clone(counts),
         };
         if ground.has(env.disk.as_ref(), id) {
-            let database = space.open_database()?;
-            space.database.get_or_init(|| database);
+            match space.open_database() {
+                Ok(database) => drop(space.database.set(database)),
+                // Its making was cut off by a full disk before anything was acknowledged: as good as not there.
+                Err(Failure::Store(error)) if error.is_full() && !was_noted => {}
+                Err(failure) => return Err(failure),
+            }
         }
         Ok(space)
     }
 
     fn open_database(&self) -> Result<Database, Failure> {
         let folder = self.ground.folder_of(&self.id);
-        self.env.disk.create_dir_all(&folder).map_err(|error| unguarded(&error))?;
+        let unusable = |error| StoreError::File { what: "the folder of a space", error };
+        self.env.disk.create_dir_all(&folder).map_err(unusable)?;
         let database = Database::open(&folder.join(DATABASE), self.options.durability)?;
-        let mut guard = self.guard.lock();
-        let note = database.write::<_, Failure>(|transaction| {
-            let mut space = spaces::find_or_create(transaction, &self.id)?;
-            let is_usable = space
-                .token
-                .as_ref()
-                .is_some_and(|token| !guard.was_set_back(token, space.epoch, space.max_position()));
-            if !is_usable {
-                let is_new = space.token.is_none() && guard.is_missing();
-                if !is_new {
-                    tracing::warn!(space = %self.id, "the database was set back: a new token");
-                }
-                let random = || Token::from_random(self.env.random.next_u128());
-                space.token = Some(if is_new { self.ground.first_token(&self.id) } else { random() });
-                space.epoch += 1;
-                spaces::update(transaction, &space)?;
-            }
-            note(&space)
-        })?;
-        self.head.send_replace(note.position);
-        guard
-            .refresh(self.env.disk.as_ref(), note, self.env.clock.now_ms(), 0)
-            .map_err(|error| unguarded(&error))?;
+        let guard = self.guard.lock();
+        let found = database.read::<_, Failure>(|connection| Ok(spaces::find(connection, &self.id)?))?;
+        let is_usable = |space: &spaces::Space| {
+            let is_own = |token| !guard.was_set_back(token, space.epoch, space.max_position());
+            space.token.as_ref().is_some_and(is_own)
+        };
+        // Nothing is written where nothing has to be: a full disk must not keep anybody from reading.
+        let note = match found.filter(is_usable) {
+            Some(space) => note(&space)?,
+            None => database.write(|transaction| self.found(transaction, &guard))?,
+        };
         drop(guard);
+        self.refresh_guard(note, self.env.clock.now_ms(), 0);
         Ok(database)
+    }
+
+    /// Makes the row of a space, or gives one that was set back a new token.
+    fn found(&self, transaction: &Transaction<'_>, guard: &Guard) -> Result<Note, Failure> {
+        let mut space = spaces::find_or_create(transaction, &self.id)?;
+        let is_new = space.token.is_none() && guard.is_missing();
+        if !is_new {
+            tracing::warn!(space = %self.id, "the database was set back: a new token");
+        }
+        let random = || Token::from_random(self.env.random.next_u128());
+        space.token = Some(if is_new { self.ground.first_token(&self.id) } else { random() });
+        space.epoch += 1;
+        spaces::update(transaction, &space)?;
+        note(&space)
     }
 
     /// Whether it is there. One that isn't is empty to its readers.
@@ -142,31 +170,48 @@ impl Space {
     /// and nobody has been told yet: what it returns beside the answers is for [`Self::announce`].
     pub(crate) fn append(&self, batch: &[Checked]) -> (Vec<Result<AppendResponse, Failure>>, Announcement) {
         let now_ms = self.env.clock.now_ms();
+        let mut remembered = self.remembered.lock();
         let carry_out = |transaction: &Transaction<'_>| {
             let mut space = self.row(transaction)?;
             let mut outcomes = Vec::with_capacity(batch.len());
-            let mut moved = Vec::new();
+            let mut moved: Vec<Moved> = Vec::new();
             for checked in batch {
                 let before = space.clone();
-                transaction.execute_batch("SAVEPOINT request")?;
-                match append::apply(transaction, &mut space, checked, &self.options.limits, now_ms) {
-                    Ok((response, feeds)) => {
-                        transaction.execute_batch("RELEASE request")?;
-                        moved.extend(feeds);
-                        outcomes.push(Ok(response));
+                // A request that is alone is undone with its transaction, at no cost before.
+                let is_alone = batch.len() == 1;
+                if !is_alone {
+                    transaction.prepare_cached("SAVEPOINT request")?.execute([])?;
+                }
+                let limits = (&self.options.limits, now_ms);
+                match append::apply(transaction, &mut space, &remembered, checked, limits) {
+                    Ok(done) => {
+                        if !is_alone {
+                            transaction.prepare_cached("RELEASE request")?.execute([])?;
+                        }
+                        if done.is_large {
+                            self.counts.large();
+                        }
+                        moved.extend(done.grown.iter().map(Moved::from));
+                        remembered.keep(done.grown);
+                        outcomes.push(Ok(done.response));
                     }
-                    Err(Failure::Refused(code, message)) => {
+                    Err(Failure::Refused(code, message)) if !is_alone => {
                         transaction.execute_batch("ROLLBACK TO request; RELEASE request")?;
                         space = before;
                         outcomes.push(Err(Failure::Refused(code, message)));
                     }
-                    Err(fault) => return Err(fault),
+                    Err(failure) => return Err(failure),
                 }
             }
             spaces::update(transaction, &space)?;
             Ok((outcomes, Announcement { moved, note: Some(note(&space)?) }))
         };
         let written = self.founded().and_then(|database| database.write::<_, Failure>(carry_out));
+        if written.is_err() {
+            // What was remembered in the course of it did not come to be.
+            remembered.forget();
+        }
+        drop(remembered);
         match written {
             Ok((outcomes, announcement)) => (outcomes, announcement),
             Err(Failure::Refused(code, message)) => {
@@ -177,8 +222,12 @@ impl Space {
                 let message = format!("{fault:?}");
                 tracing::error!(space = %self.id, message, "a batch of appends failed");
                 let is_full = matches!(&fault, Failure::Store(error) if error.is_full());
-                let code = if is_full { ErrorCode::Overloaded } else { ErrorCode::Internal };
-                let refuse = |_| Err(Failure::refused(code, "nothing of this append was kept"));
+                let (code, message) = if is_full {
+                    (ErrorCode::StorageFull, "the disk is full; nothing of this append was kept")
+                } else {
+                    (ErrorCode::Internal, "nothing of this append was kept")
+                };
+                let refuse = |_| Err(Failure::refused(code, message));
                 (batch.iter().map(refuse).collect(), Announcement::default())
             }
         }
@@ -187,14 +236,45 @@ impl Space {
     /// Tells listeners and waiting readers, after the answers are out.
     pub(crate) fn announce(&self, announcement: Announcement) {
         let now_ms = self.env.clock.now_ms();
-        self.hub.publish(&self.id, &announcement.moved, now_ms);
-        let Some(note) = announcement.note else { return };
-        self.head.send_if_modified(|head| {
-            let is_higher = note.position > *head;
-            *head = note.position.max(*head);
-            is_higher
-        });
-        self.refresh_guard(note, now_ms, self.options.guard_interval_ms);
+        if !announcement.moved.is_empty() {
+            self.generation.fetch_add(1, Ordering::Release);
+            let news = News::new(&announcement.moved);
+            self.hub.publish(&self.id, &news, now_ms);
+            self.waiters.publish(&news);
+        }
+        if let Some(note) = announcement.note {
+            self.refresh_guard(note, now_ms, self.options.guard_interval_ms);
+        }
+    }
+
+    /// Answers a query that is held back if it finds nothing, together with all that ask the same now; and says what it
+    /// then waits for.
+    pub(crate) fn look_or_wait(
+        &self,
+        principal: &Principal,
+        request: &QueryRequest,
+    ) -> Result<Looked, Failure> {
+        let now_ms = self.env.clock.now_ms();
+        let look = || {
+            self.look(|connection, space| {
+                self.counts.page();
+                let page = query::answer(connection, space, principal, request, &self.options, now_ms)?;
+                Ok((page, query::interest(connection, space, principal, request, now_ms)?))
+            })
+        };
+        // A subscription is its holder's own, and ends at its time.
+        if request.subscription_id.is_some() {
+            return look();
+        }
+        let generation = self.generation.load(Ordering::Acquire);
+        let cell = self.readings.join(request, principal.namespaces.as_ref(), generation);
+        match cell.get_or_init(|| look().ok()) {
+            Some((page, interest)) => {
+                let request_id = request.request_id.clone();
+                Ok((QueryResponse { request_id, ..page.clone() }, interest.clone()))
+            }
+            None => look(),
+        }
     }
 
     pub(crate) fn query(
@@ -203,6 +283,7 @@ impl Space {
         request: &QueryRequest,
     ) -> Result<QueryResponse, Failure> {
         let now_ms = self.env.clock.now_ms();
+        self.counts.page();
         self.look(|connection, space| {
             query::answer(connection, space, principal, request, &self.options, now_ms)
         })
@@ -227,10 +308,14 @@ impl Space {
             let message = "there is no such subscription, or it has expired";
             return Err(Failure::refused(ErrorCode::SubscriptionNotFound, message));
         }
+        let _remembered = self.remembered.lock();
         let subscribed = self.founded()?.write::<_, Failure>(|transaction| {
             let space = self.row(transaction)?;
             subscribe::apply(transaction, &space, principal, request, &self.options, seams)
         })?;
+        if let Some(changed) = &request.subscription_id {
+            self.waiters.wake_subscription(changed);
+        }
         subscribed.attach(&self.hub, request, listener);
         Ok(subscribed.response)
     }
@@ -245,6 +330,7 @@ impl Space {
             subscribe::remove(transaction, &request.subscription_id, principal)
         })?;
         self.hub.detach(&request.subscription_id);
+        self.waiters.wake_subscription(&request.subscription_id);
         Ok(())
     }
 
@@ -258,42 +344,59 @@ impl Space {
 
     /// Removes blocks of a feed below a position. See [`crate::Service::prune`].
     pub(crate) fn prune(&self, feed: &Id, below: u64) -> Result<u64, Failure> {
-        self.existing()?.write(|transaction| {
+        let mut remembered = self.remembered.lock();
+        remembered.forget();
+        let pruned = self.existing()?.write(|transaction| {
             let space = self.row(transaction)?;
             crate::prune::apply(transaction, &space, feed, below)
-        })
+        });
+        self.generation.fetch_add(1, Ordering::Release);
+        pruned
     }
 
     /// Marks the space as deleted; its blocks stay until its folder is removed.
     pub(crate) fn delete(&self) -> Result<(), Failure> {
         let now_ms = self.env.clock.now_ms();
-        self.existing()?.write(|transaction| {
+        self.existing()?.write::<_, Failure>(|transaction| {
             let mut space = spaces::find_or_create(transaction, &self.id)?;
             space.deleted_at.get_or_insert(now_ms);
             Ok(spaces::update(transaction, &space)?)
-        })
+        })?;
+        self.generation.fetch_add(1, Ordering::Release);
+        self.waiters.wake_all();
+        Ok(())
     }
 
-    /// Removes what has expired, and brings the guard up to date.
+    /// Removes what has expired, brings the guard up to date, and gives back what the space took if nobody
+    /// has written to it since the last time.
     pub(crate) fn sweep(&self) -> Result<(), Failure> {
         let now_ms = self.env.clock.now_ms();
         let Some(database) = self.database.get() else { return Ok(()) };
-        database.write(|transaction| subscribe::sweep(transaction, now_ms))?;
+        let swept = database.write(|transaction| subscribe::sweep(transaction, now_ms));
         self.hub.listeners();
-        self.note_now()
+        self.note_now()?;
+        let generation = self.generation.load(Ordering::Acquire);
+        let is_idle = self.swept_at.swap(generation, Ordering::AcqRel) == generation;
+        if is_idle && self.rested_at.swap(generation, Ordering::AcqRel) != generation {
+            database.rest()?;
+            self.remembered.lock().forget();
+        }
+        swept.map(drop)
     }
 
     /// Writes the guard, so that a loss of anything acknowledged so far would be noticed.
     pub(crate) fn note_now(&self) -> Result<(), Failure> {
         let Some(database) = self.database.get() else { return Ok(()) };
-        let note = database.read::<_, Failure>(|connection| note(&self.row(connection)?))?;
-        self.refresh_guard(note, self.env.clock.now_ms(), 0);
+        let found = database.read::<_, Failure>(|connection| Ok(spaces::find(connection, &self.id)?))?;
+        if let Some(space) = found {
+            self.refresh_guard(note(&space)?, self.env.clock.now_ms(), 0);
+        }
         Ok(())
     }
 
     /// Whether nobody would miss it if it were closed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.hub.listeners() == 0 && self.head.receiver_count() == 0 && self.queue.is_empty()
+        self.hub.listeners() == 0 && self.waiters.is_empty() && self.queue.is_empty()
     }
 
     fn refresh_guard(&self, note: Note, now_ms: u64, interval_ms: u64) {
@@ -314,15 +417,10 @@ impl Space {
     }
 }
 
-/// The folder or the guard of a space can't be used.
-fn unguarded(error: &std::io::Error) -> Failure {
-    StoreError::Corrupt(format!("the guard: {error}")).into()
-}
-
 /// What is to be told once the answers are out.
 #[derive(Debug, Default)]
 pub(crate) struct Announcement {
-    moved: Vec<crate::hub::Moved>,
+    moved: Vec<Moved>,
     note: Option<Note>,
 }
 

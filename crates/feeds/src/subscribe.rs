@@ -105,8 +105,27 @@ pub(crate) fn apply(
         namespaces: row.namespaces,
         bound_to: principal.namespaces.clone(),
         expires_at: row.expires_at,
+        ..Interest::default()
     };
     Ok(Subscribed { response, interest })
+}
+
+/// What a query by a subscription waits for.
+pub(crate) fn interest(
+    connection: &Connection,
+    space: &Id,
+    id: &Id,
+    principal: &Principal,
+    now_ms: u64,
+) -> Result<Interest, Failure> {
+    let row = load(connection, space, id, principal, now_ms)?;
+    Ok(Interest {
+        all: row.all,
+        feeds: row.feeds.into_iter().collect(),
+        namespaces: row.namespaces,
+        subscription: Some(id.clone()),
+        ..Interest::default()
+    })
 }
 
 /// The feeds of a subscription for a query; `None` for all of the space.
@@ -211,7 +230,7 @@ fn numbers(
     for id in named {
         let feed = match feeds::find(connection, &space.id, id)? {
             Some(feed) => feed,
-            None => create_feed(connection, &space.id, id, &options.limits)?,
+            None => create_feed(connection, &space.id, id, &options.limits)?.0,
         };
         if feed.created_at.is_none() {
             unknown.push(id.clone());

@@ -1,9 +1,9 @@
-//! What every HTTP/1.1 request must get right before a handler sees it (RFC 9110, RFC 9112).
+//! What every request must get right before a handler sees it (RFC 9110, RFC 9112, RFC 9113).
 //!
 //! The parser lets these through, or reads them in one of several ways; each is refused, because another party on the
 //! way may have read it in another.
 
-use http::{HeaderMap, HeaderValue, StatusCode, Version, header, uri::Authority};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header, uri::Authority};
 
 use crate::{Response, error_response};
 
@@ -16,6 +16,8 @@ pub(crate) enum Refusal {
     AmbiguousLength,
     /// `Transfer-Encoding` is something else than `chunked`, once (RFC 9112 §6.1).
     TransferCoding,
+    /// A request of HTTP/2 to read something has a body. Nobody would read it, and it would be held in memory meanwhile.
+    UnexpectedBody,
     /// `Expect` is something else than `100-continue` (RFC 9110 §10.1.1).
     Expectation,
 }
@@ -31,8 +33,25 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, is_ambiguous: bool) -
     if !is_only(headers, header::EXPECT, |expected| expected.eq_ignore_ascii_case(b"100-continue")) {
         return Err(Refusal::Expectation);
     }
-    let has_host = headers.contains_key(header::HOST) || version < Version::HTTP_11;
+    // HTTP/2 may leave the authority away as HTTP/1.0 may; what it says has become `Host`.
+    let has_host = headers.contains_key(header::HOST) || version != Version::HTTP_11;
     if has_host && is_only(headers, header::HOST, is_host) { Ok(()) } else { Err(Refusal::Host) }
+}
+
+/// Has a request of HTTP/2 look as one of HTTP/1.1 does: with the authority in `Host`, and a target that is a path
+/// (RFC 9113 §8.3.1). Where both are there and differ, they may have meant different servers to those on the way.
+pub(crate) fn settle_host<B>(request: &mut http::Request<B>) -> Result<(), Refusal> {
+    let Some(authority) = request.uri().authority().cloned() else { return Ok(()) };
+    let host = HeaderValue::try_from(authority.as_str()).map_err(|_| Refusal::Host)?;
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    if hosts.any(|other| !other.as_bytes().eq_ignore_ascii_case(host.as_bytes())) {
+        return Err(Refusal::Host);
+    }
+    request.headers_mut().insert(header::HOST, host);
+    if let Some(target) = request.uri().path_and_query().cloned() {
+        *request.uri_mut() = Uri::from(target);
+    }
+    Ok(())
 }
 
 /// Whether a header is absent, or stands once with a value that is `valid`.
@@ -53,6 +72,7 @@ impl Refusal {
             Self::Host => (StatusCode::BAD_REQUEST, "invalid_host"),
             Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
             Self::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "unsupported_transfer_coding"),
+            Self::UnexpectedBody => (StatusCode::BAD_REQUEST, "unexpected_body"),
             Self::Expectation => (StatusCode::EXPECTATION_FAILED, "expectation_failed"),
         };
         let message = match self {
@@ -61,6 +81,7 @@ impl Refusal {
                 "`Content-Length` or `Transfer-Encoding` gives the length of a body, and once"
             }
             Self::TransferCoding => "`Transfer-Encoding` is understood as `chunked` and in no other way",
+            Self::UnexpectedBody => "a `GET` or `HEAD` request over HTTP/2 has no body here",
             Self::Expectation => "`Expect` is understood as `100-continue` and in no other way",
         };
         let mut response = error_response(status, code, message);
@@ -97,6 +118,29 @@ mod tests {
         assert_eq!(with(&[]), Err(Refusal::Host));
         assert_eq!(with(&[("host", "x"), ("host", "x")]), Err(Refusal::Host));
         assert_eq!(checked(Version::HTTP_10, &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_request_of_http_2_names_its_host_in_one_way() {
+        let with = |uri: &'static str, hosts: &[&'static str]| {
+            let mut request = http::Request::builder().version(Version::HTTP_2).uri(uri);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            let mut request = request.body(()).expect("a request");
+            let settled = settle_host(&mut request);
+            settled.and_then(|()| check(Version::HTTP_2, request.headers(), false)).map(|()| request)
+        };
+        for hosts in [&[][..], &["x:80"], &["X:80"]] {
+            let request = with("https://x:80/a?b", hosts).expect("one host");
+            assert_eq!(request.uri().to_string(), "/a?b");
+            assert_eq!(request.headers()[header::HOST], "x:80");
+        }
+        for hosts in [&["y"][..], &["x:80", "y"], &["x"]] {
+            assert_eq!(with("https://x:80/", hosts).expect_err("two"), Refusal::Host, "{hosts:?}");
+        }
+        assert_eq!(with("https://a@x/", &[]).expect_err("no host"), Refusal::Host);
+        with("/", &[]).expect("none at all");
     }
 
     #[test]

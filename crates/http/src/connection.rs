@@ -1,211 +1,87 @@
 //! One connection from its first byte to its last.
 
 use std::{
-    convert::Infallible,
-    future::Future,
-    net::TcpStream,
-    pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll},
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http::{Method, Version};
+use http_body::Body as _;
 use socket2::SockRef;
+use tokio::io::AsyncReadExt;
+use tokio_rustls::rustls::ServerConnection;
 
 use crate::{
-    Body, BodyError, Handler, Peer, Request, Response, ResponseBudget, Shutdown, admission,
-    framing::FirstAmbiguous,
-    limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN, STALLED_PEER_TIMEOUT_S},
-    paced::Paced,
-    responses::Outbox,
+    Front, Handler, Peer, Request, Response, ResponseBudget, Shutdown, admission, http1, http2,
+    limits::{HANDSHAKE_TIMEOUT_S, STALLED_PEER_TIMEOUT_S, TLS_BUFFER_BYTES_MAX},
+    peer::Networks,
+    places::{Place, Places},
     roaming::Heavy,
-    socket::Socket,
-    upgrade::{Upgrade, Upgraded},
+    stream::Stream,
     watchdog::Activity,
 };
+
+/// What every client of HTTP/2 sends first (RFC 9113 §3.4).
+const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared<H> {
     pub(crate) handler: H,
     pub(crate) shutdown: Shutdown,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) connections_max: usize,
+    pub(crate) places: Arc<Places>,
     pub(crate) header_bytes_max: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) responses: Arc<ResponseBudget>,
+    pub(crate) front: Front,
+    pub(crate) proxies: Arc<Networks>,
 }
 
-/// A place among the connections; given back when dropped.
+/// The state a connection's requests share.
 #[derive(Debug)]
-pub(crate) struct Place<H> {
-    shared: Arc<Shared<H>>,
-}
-
-impl<H> Place<H> {
-    /// Takes a place, or `None` when all are taken.
-    pub(crate) fn take(shared: &Arc<Shared<H>>) -> Option<Self> {
-        let held = shared.connections.fetch_add(1, Ordering::AcqRel);
-        let place = Self { shared: Arc::clone(shared) };
-        (held < shared.connections_max).then_some(place)
-    }
-}
-
-impl<H> Drop for Place<H> {
-    fn drop(&mut self) {
-        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The state a connection's requests share: the handler by way of `place`, what the watchdog looks at, and what the
-/// socket tells.
-#[derive(Debug)]
-struct Connection<H> {
-    place: Place<H>,
-    /// None if the socket does not say.
-    peer: Option<Peer>,
-    activity: Activity,
-    heavy: Arc<Heavy>,
-    requests: AtomicU64,
-    ambiguous: Arc<FirstAmbiguous>,
-    outbox: Arc<Outbox>,
-    /// How the connection goes on once HTTP is done with it.
-    upgrade: Mutex<Option<Upgrade>>,
+pub(crate) struct Connection<H> {
+    pub(crate) shared: Arc<Shared<H>>,
+    pub(crate) activity: Activity,
+    pub(crate) heavy: Arc<Heavy>,
+    peer: Peer,
+    _place: Place,
 }
 
 impl<H: Handler> Connection<H> {
-    async fn answer(&self, mut request: Request) -> Response {
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
+    /// Answers a request, unless it is none that a handler should see.
+    pub(crate) async fn answer(&self, mut request: Request, is_ambiguous: bool) -> Response {
+        let admitted = match request.version() {
+            Version::HTTP_2 if is_read(&request) && !request.body().is_end_stream() => {
+                Err(admission::Refusal::UnexpectedBody)
+            }
+            Version::HTTP_2 => admission::settle_host(&mut request),
+            _ => Ok(()),
+        };
+        let admitted =
+            admitted.and_then(|()| admission::check(request.version(), request.headers(), is_ambiguous));
+        if let Err(refusal) = admitted {
+            self.shared.front.counters.requests_refused.add();
+            return refusal.into_response();
         }
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        match admission::check(request.version(), request.headers(), self.ambiguous.is(number)) {
-            Ok(()) => self.place.shared.handler.handle(request).await,
-            Err(refusal) => refusal.into_response(),
-        }
+        request.extensions_mut().insert(self.peer.clone());
+        self.shared.handler.handle(request).await
     }
 }
 
-impl<H> Connection<H> {
-    fn upgrade(&self) -> std::sync::MutexGuard<'_, Option<Upgrade>> {
-        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
-pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy: Arc<Heavy>) {
-    let peer = stream.peer_addr().ok().map(Peer);
-    let socket = SockRef::from(&stream);
-    // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
-    if let Err(error) = socket
-        .set_tcp_nodelay(true)
-        .and_then(|()| socket.set_tcp_user_timeout(Some(Duration::from_secs(STALLED_PEER_TIMEOUT_S))))
-    {
-        tracing::debug!(%error, "cannot set socket options");
-    }
-    let stream = match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::warn!(%error, "cannot register a connection");
-            return;
-        }
-    };
-    let ambiguous = Arc::new(FirstAmbiguous::default());
-    let outbox = Arc::new(Outbox::new(Arc::clone(&place.shared.responses)));
-    let socket = Paced::new(Socket::new(stream, Arc::clone(&ambiguous)), Arc::clone(&outbox));
-    let activity = Activity::default();
-    let connection = Connection {
-        place,
-        peer,
-        activity,
-        heavy,
-        requests: AtomicU64::new(0),
-        ambiguous,
-        outbox,
-        upgrade: Mutex::new(None),
-    };
-    let served = run(socket, Arc::new(connection)).await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "connection ended early");
-    }
-}
-
-async fn run<H: Handler>(io: Paced<Socket>, connection: Arc<Connection<H>>) -> Result<(), hyper::Error> {
-    let shared = Arc::clone(&connection.place.shared);
-    let watched = Arc::clone(&connection);
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        let connection = Arc::clone(&connection);
-        async move {
-            let guard = Guard::begin(connection);
-            let (head, mut body) = guard.connection.answer(request).await.into_parts();
-            if let Some(upgrade) = body.take_upgrade() {
-                *guard.connection.upgrade() = Some(upgrade);
-            }
-            if body.size_hint().lower() >= HEAVY_BYTES_MIN {
-                guard.connection.heavy.mark();
-            }
-            let outbox = Arc::clone(&guard.connection.outbox);
-            let guard = body.is_produced().then_some(guard);
-            Ok::<_, Infallible>(http::Response::from_parts(
-                head,
-                PacedBody { body, outbox, fault: None, _guard: guard },
-            ))
-        }
-    });
-    let mut serving = http1::Builder::new()
-        .writev(true)
-        .max_headers(HEADERS_MAX)
-        .max_header_size(shared.header_bytes_max)
-        .max_buf_size(BODY_CHUNK_BYTES_MAX)
-        .header_read_timeout(None)
-        .serve_connection(io, service);
-    let mut shutdown = std::pin::pin!(shared.shutdown.wait());
-    let mut look = std::pin::pin!(tokio::time::sleep(shared.idle_timeout));
-    let mut asked_to_end = false;
-    let mut begun = 0;
-    std::future::poll_fn(|cx| {
-        loop {
-            if let Poll::Ready(outcome) = Pin::new(&mut serving).poll(cx) {
-                return Poll::Ready(outcome);
-            }
-            if !asked_to_end && shutdown.as_mut().poll(cx).is_ready() {
-                asked_to_end = true;
-                Pin::new(&mut serving).graceful_shutdown();
-                continue;
-            }
-            std::task::ready!(look.as_mut().poll(cx));
-            if !watched.activity.is_busy() && watched.activity.begun() == begun {
-                return Poll::Ready(Ok(()));
-            }
-            begun = watched.activity.begun();
-            let next = look.deadline() + shared.idle_timeout;
-            look.as_mut().reset(next);
-        }
-    })
-    .await?;
-    let upgrade = watched.upgrade().take();
-    // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
-    if let Some(upgrade) = upgrade.filter(|_| !watched.outbox.is_socket_full()) {
-        let http1::Parts { io, read_buf, .. } = serving.into_parts();
-        let stream = io.into_inner().into_inner();
-        upgrade.go_on(Upgraded::new(read_buf, stream)).await;
-    }
-    Ok(())
+fn is_read(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
 /// Marks a request as under way from its head to the end of its body.
-struct Guard<H> {
-    connection: Arc<Connection<H>>,
+pub(crate) struct Guard<H> {
+    pub(crate) connection: Arc<Connection<H>>,
 }
 
 impl<H> Guard<H> {
-    fn begin(connection: Arc<Connection<H>>) -> Self {
+    pub(crate) fn begin(connection: Arc<Connection<H>>) -> Self {
         connection.activity.begin();
         Self { connection }
     }
@@ -217,54 +93,124 @@ impl<H> Drop for Guard<H> {
     }
 }
 
-/// A body that is handed over no faster than the socket takes it, and keeps its request under way meanwhile.
-struct PacedBody<H> {
-    body: Body,
-    outbox: Arc<Outbox>,
-    /// Why the body broke off, until what came before it is sent.
-    fault: Option<BodyError>,
-    _guard: Option<Guard<H>>,
+/// Says once in a while whether a connection has been without a request for all that while.
+#[derive(Debug)]
+pub(crate) struct IdleWatch {
+    period: Duration,
+    begun: u32,
 }
 
-impl<H> http_body::Body for PacedBody<H> {
-    type Data = Bytes;
-    type Error = BodyError;
+impl IdleWatch {
+    pub(crate) const fn new(period: Duration) -> Self {
+        Self { period, begun: 0 }
+    }
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        if this.outbox.holds_back() {
-            return Poll::Pending;
+    /// To be asked each time the period is over. `Err` once the connection has been idle, else the time to ask again.
+    pub(crate) fn look(&mut self, activity: &Activity) -> Result<Duration, Idle> {
+        if !activity.is_busy() && activity.begun() == self.begun {
+            return Err(Idle);
         }
-        if let Some(fault) = this.fault.take() {
-            return Poll::Ready(Some(Err(fault)));
+        self.begun = activity.begun();
+        Ok(self.period)
+    }
+}
+
+/// A connection without a request.
+#[derive(Debug)]
+pub(crate) struct Idle;
+
+/// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
+pub(crate) async fn serve<H: Handler>(
+    stream: TcpStream,
+    address: SocketAddr,
+    shared: Arc<Shared<H>>,
+    place: Place,
+    heavy: Arc<Heavy>,
+) {
+    let socket = SockRef::from(&stream);
+    // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
+    if let Err(error) = socket
+        .set_tcp_nodelay(true)
+        .and_then(|()| socket.set_tcp_user_timeout(Some(Duration::from_secs(STALLED_PEER_TIMEOUT_S))))
+    {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+    let opened = {
+        let opening = open(stream, &shared);
+        tokio::select! {
+            opened = opening => opened,
+            () = shared.shutdown.wait() => return,
         }
-        match std::task::ready!(this.body.poll_chunk(cx)) {
-            Some(Ok(chunk)) => {
-                if chunk.is_held {
-                    this.outbox.give(chunk.bytes.len());
-                }
-                Poll::Ready(Some(Ok(Frame::data(chunk.bytes))))
+    };
+    let (stream, is_http2) = match opened {
+        Ok(Some(opened)) => opened,
+        Ok(None) => {
+            shared.front.counters.connections_idle.add();
+            return;
+        }
+        Err(error) => {
+            shared.front.counters.connections_broken.add();
+            tracing::debug!(%error, %address, "a connection did not come to its first request");
+            return;
+        }
+    };
+    let counters = Arc::clone(&shared.front.counters);
+    let is_tls = shared.front.tls.is_some();
+    let peer = Peer::new(address, is_tls, !is_tls && !is_http2, Arc::clone(&shared.proxies));
+    let connection =
+        Arc::new(Connection { shared, activity: Activity::default(), heavy, peer, _place: place });
+    let served = if is_http2 {
+        // By itself, so that connections of HTTP/1.1 need no room for it.
+        Box::pin(http2::run(stream, connection)).await
+    } else {
+        http1::run(stream, connection).await
+    };
+    if let Err(error) = served {
+        counters.connections_broken.add();
+        tracing::debug!(%error, %address, "connection ended early");
+    }
+}
+
+/// Brings a connection to where HTTP begins, and tells which one is spoken. `None` if nothing came in time.
+async fn open<H>(stream: TcpStream, shared: &Shared<H>) -> io::Result<Option<(Stream, bool)>> {
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    let mut stream = match &shared.front.tls {
+        None => Stream::plain(stream),
+        Some(tls) => {
+            let counters = &shared.front.counters;
+            let shaking = tls.acceptor().accept_with(stream, limit_buffer);
+            let shaken = tokio::time::timeout(Duration::from_secs(HANDSHAKE_TIMEOUT_S), shaking).await;
+            let stream = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let stream = stream.inspect_err(|_| counters.tls_handshakes_failed.add())?;
+            counters.tls_handshakes.add();
+            match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => return Ok(Some((Stream::tls(stream), true))),
+                Some(_) => return Ok(Some((Stream::tls(stream), false))),
+                None => Stream::tls(stream),
             }
-            Some(Err(fault)) => {
-                // An error drops the connection with all that it has not sent. Perhaps nothing is left to be sent:
-                // then nobody else would wake this.
-                this.fault = Some(fault);
-                this.outbox.wait_until_taken();
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            None => Poll::Ready(None),
+        }
+    };
+    match tokio::time::timeout(shared.idle_timeout, begins_as_http2(&mut stream)).await {
+        Ok(is_http2) => Ok(Some((stream, is_http2?))),
+        Err(_elapsed) => Ok(None),
+    }
+}
+
+/// What a connection's TLS holds in memory, so that it counts as one more piece and not as several.
+fn limit_buffer(connection: &mut ServerConnection) {
+    connection.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX));
+}
+
+/// Whether the first bytes are those of HTTP/2. They can be read again.
+async fn begins_as_http2(stream: &mut Stream) -> io::Result<bool> {
+    let mut first = [0; HTTP2_PREFACE.len()];
+    let mut len = 0;
+    while len < first.len() && first[..len] == HTTP2_PREFACE[..len] {
+        match stream.read(&mut first[len..]).await? {
+            0 => break,
+            read => len += read,
         }
     }
-
-    fn is_end_stream(&self) -> bool {
-        self.fault.is_none() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    stream.put_back(Bytes::copy_from_slice(&first[..len]));
+    Ok(first == *HTTP2_PREFACE)
 }

@@ -25,3 +25,19 @@ pub fn error_response(status: StatusCode, code: &str, message: &str) -> Response
     }
     response
 }
+
+/// A whole error response as bytes, for where there is no connection of HTTP to send it. The connection is to be closed
+/// after it.
+pub(crate) fn raw_error_response(status: StatusCode, code: &str, message: &str) -> Vec<u8> {
+    let body = error_body(code, message);
+    let retry = match status {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "retry-after: 1\r\n",
+        _ => "",
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{ERROR_CODE}: {code}\r\n\
+         cache-control: no-store\r\n{retry}connection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}

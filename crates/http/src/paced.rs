@@ -60,12 +60,15 @@ impl<S: Write + Unpin> Write for Paced<S> {
         self.noted(written)
     }
 
-    /// hyper calls this once it has written all that it had.
+    /// hyper calls this once it has written all that it had. Under TLS some of it may still wait to be sent.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.outbox.all_is_taken() {
+        let flushed = Pin::new(&mut self.socket).poll_flush(cx);
+        if flushed.is_pending() {
+            self.outbox.socket_is_full();
+        } else if self.outbox.all_is_taken() {
             cx.waker().wake_by_ref();
         }
-        Pin::new(&mut self.socket).poll_flush(cx)
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

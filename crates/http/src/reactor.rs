@@ -12,14 +12,16 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::{runtime, sync::mpsc::UnboundedReceiver};
 
 use crate::{
     Handler,
-    connection::{Place, Shared, serve},
-    error::{ERROR_CODE, error_body},
+    connection::{Shared, serve},
+    error::raw_error_response,
     limits::{ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX},
     mailbox::Mailbox,
+    places::NoPlace,
     roaming::{Hand, Reactors},
 };
 
@@ -96,31 +98,48 @@ async fn accept<H: Handler>(
             () = &mut shutdown => return Ok(()),
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => stream,
+        let accepted = accepted.and_then(|(stream, address)| Ok((stream.into_std()?, address)));
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors or memory, most likely: the connection stays queued, so spinning gains nothing.
                 tracing::warn!(%error, "cannot accept a connection");
+                shared.front.counters.connections_failed.add();
                 tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
                 continue;
             }
         };
-        match Place::take(shared) {
-            Some(place) => reactors.deal(|heavy| serve(stream, place, heavy)),
-            None => refuse(stream),
+        match shared.places.take(address.ip()) {
+            Ok(place) => {
+                shared.front.counters.connections_accepted.add();
+                reactors.deal(|heavy| serve(stream, address, Arc::clone(shared), place, heavy));
+            }
+            Err(no_place) => {
+                let counters = &shared.front.counters;
+                match no_place {
+                    NoPlace::Full => counters.connections_refused.add(),
+                    NoPlace::AddressFull => counters.connections_refused_by_address.add(),
+                }
+                // Under TLS an answer would take a handshake, which is what there is no room for.
+                if shared.front.tls.is_none() {
+                    refuse(stream, no_place);
+                }
+            }
         }
     }
 }
 
-/// Answers a connection over the limit in one write. The socket buffer of a fresh connection has room for it.
-fn refuse(mut stream: TcpStream) {
-    let body = error_body("too_many_connections", "the server holds its limit of connections");
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n{ERROR_CODE}: too_many_connections\r\n\
-         cache-control: no-store\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    if let Err(error) = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)) {
+/// Answers a connection over a limit in one write. The socket buffer of a fresh connection has room for it.
+fn refuse(mut stream: TcpStream, no_place: NoPlace) {
+    let (status, code) = match no_place {
+        NoPlace::Full => (StatusCode::SERVICE_UNAVAILABLE, "too_many_connections"),
+        NoPlace::AddressFull => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections_of_address"),
+    };
+    let message = match no_place {
+        NoPlace::Full => "the server holds its limit of connections",
+        NoPlace::AddressFull => "the server holds its limit of connections from this address",
+    };
+    if let Err(error) = stream.write_all(&raw_error_response(status, code, message)) {
         tracing::debug!(%error, "cannot refuse a connection politely");
     }
 }

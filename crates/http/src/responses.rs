@@ -40,6 +40,14 @@ impl ResponseBudget {
         if self.is_scarce() { SCARCE_PIECE_BYTES } else { PIECE_BYTES }
     }
 
+    pub(crate) fn count(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn uncount(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Counts bytes that a response has in memory as a whole, until what this returns is dropped.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldResponse {
         self.held.fetch_add(bytes, Ordering::Relaxed);
@@ -73,6 +81,8 @@ pub(crate) struct Outbox {
     counted: AtomicUsize,
     is_socket_full: AtomicBool,
     is_body_waiting: AtomicBool,
+    /// Whether there are slices of mapped files among what waits to be written.
+    is_mapped: AtomicBool,
 }
 
 impl Outbox {
@@ -83,6 +93,7 @@ impl Outbox {
             counted: AtomicUsize::new(0),
             is_socket_full: AtomicBool::new(false),
             is_body_waiting: AtomicBool::new(false),
+            is_mapped: AtomicBool::new(false),
         }
     }
 
@@ -113,6 +124,16 @@ impl Outbox {
         self.given.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// The body has given a slice of a mapped file, which takes no memory.
+    pub(crate) fn give_mapped(&self) {
+        self.is_mapped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether some of what waits to be written must not be looked at.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.is_mapped.load(Ordering::Relaxed)
+    }
+
     /// The socket takes no more for now.
     pub(crate) fn socket_is_full(&self) {
         self.is_socket_full.store(true, Ordering::Relaxed);
@@ -124,6 +145,7 @@ impl Outbox {
     /// The socket has taken everything. Returns whether the body waits for that.
     pub(crate) fn all_is_taken(&self) -> bool {
         self.is_socket_full.store(false, Ordering::Relaxed);
+        self.is_mapped.store(false, Ordering::Relaxed);
         if self.given.swap(0, Ordering::Relaxed) > 0 {
             self.uncount();
         }

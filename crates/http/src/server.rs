@@ -4,15 +4,19 @@ use std::{
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use crate::{Request, Response, ResponseBudget, Shutdown, connection::Shared, reactor, roaming::Reactors};
+use crate::{
+    CounterSnapshot, Counters, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
+    connection::Shared,
+    limits::{CONNECTIONS_PER_ADDRESS_MAX, STREAMS_PER_CONNECTION_MAX},
+    places::{PlaceLimits, Places},
+    reactor,
+    roaming::Reactors,
+};
 
 /// Answers requests. One value serves all connections of all reactors.
 pub trait Handler: Send + Sync + 'static {
@@ -35,6 +39,34 @@ pub struct ServerOptions {
     pub idle_timeout: Duration,
     /// What responses may hold in memory while their readers do not take it.
     pub responses: Arc<ResponseBudget>,
+}
+
+/// How a server meets the network.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Certificates to speak TLS with; `None` for plain text.
+    pub tls: Option<Arc<Tls>>,
+    /// Most connections of one address. `None` is [`CONNECTIONS_PER_ADDRESS_MAX`], with this machine's own addresses
+    /// exempt.
+    pub connections_per_address_max: Option<usize>,
+    /// Proxies that are believed what they say of their clients ([`Peer::client`](crate::Peer::client)).
+    pub trusted_proxies: Networks,
+    /// Requests under way at once on one connection of HTTP/2.
+    pub streams_max: u32,
+    /// Where it is counted what happens.
+    pub counters: Arc<Counters>,
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            connections_per_address_max: None,
+            trusted_proxies: Networks::default(),
+            streams_max: u32::try_from(STREAMS_PER_CONNECTION_MAX).unwrap_or(u32::MAX),
+            counters: Arc::default(),
+        }
+    }
 }
 
 /// Why a server did not start.
@@ -64,22 +96,42 @@ pub struct Server<H> {
 }
 
 impl<H: Handler> Server<H> {
-    /// Serves `handler` on `listener` (from [`bind`](crate::bind)) until `shutdown` is given.
+    /// Serves `handler` on `listener` (from [`bind`](crate::bind)) until `shutdown` is given, in plain text.
     pub fn start(
         listener: TcpListener,
         handler: H,
         options: ServerOptions,
         shutdown: Shutdown,
     ) -> Result<Self, StartError> {
+        Self::start_with(listener, handler, options, Front::default(), shutdown)
+    }
+
+    /// As [`start`](Self::start), with all that there is to say about the network.
+    pub fn start_with(
+        listener: TcpListener,
+        handler: H,
+        options: ServerOptions,
+        front: Front,
+        shutdown: Shutdown,
+    ) -> Result<Self, StartError> {
         let address = listener.local_addr()?;
+        let proxies = Arc::new(front.trusted_proxies.clone());
+        let limits = PlaceLimits {
+            all: options.connections_max,
+            one: front.connections_per_address_max.unwrap_or(CONNECTIONS_PER_ADDRESS_MAX),
+            counts_loopback: front.connections_per_address_max.is_some(),
+            exempt: front.trusted_proxies.clone(),
+        };
+        let places = Places::new(limits, Arc::clone(&front.counters));
         let shared = Arc::new(Shared {
             handler,
             shutdown,
-            connections: AtomicUsize::new(0),
-            connections_max: options.connections_max,
+            places,
             header_bytes_max: options.header_bytes_max,
             idle_timeout: options.idle_timeout,
             responses: options.responses,
+            front,
+            proxies,
         });
         let abandon = Shutdown::new();
         let (reactors, ends) = Reactors::new(options.reactors, options.heavy_reactors);
@@ -104,9 +156,14 @@ impl<H: Handler> Server<H> {
         self.address
     }
 
+    /// What has been counted so far, with whatever else counts in the same place.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.shared.front.counters.snapshot()
+    }
+
     /// Connections held now.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Acquire)
+        self.shared.places.taken()
     }
 
     /// Gives the shutdown signal, waits for connections to finish, and cuts those that have not by `deadline`.

@@ -12,11 +12,13 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::{
+    framing::{Findings, Followed},
+    responses::Outbox,
+    stream::Stream,
+};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-
-use crate::framing::{FirstAmbiguous, Followed};
 
 /// Writes of several buffers up to this many bytes in all are joined.
 const JOINED_BYTES_MAX: usize = 8 * 1024;
@@ -27,16 +29,25 @@ thread_local! {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Socket(TokioIo<Followed<TcpStream>>);
+pub(crate) struct Socket {
+    io: TokioIo<Followed<Stream>>,
+    outbox: Arc<Outbox>,
+}
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, ambiguous: Arc<FirstAmbiguous>) -> Self {
-        Self(TokioIo::new(Followed::new(stream, ambiguous)))
+    /// A request head of more than `head_bytes_max` bytes is a finding.
+    pub(crate) fn new(
+        stream: Stream,
+        findings: Arc<Findings>,
+        head_bytes_max: usize,
+        outbox: Arc<Outbox>,
+    ) -> Self {
+        Self { io: TokioIo::new(Followed::new(stream, findings, head_bytes_max)), outbox }
     }
 
     /// The stream itself, for another protocol than HTTP.
-    pub(crate) fn into_inner(self) -> TcpStream {
-        self.0.into_inner().into_inner()
+    pub(crate) fn into_inner(self) -> Stream {
+        self.io.into_inner().into_inner()
     }
 }
 
@@ -46,21 +57,21 @@ impl Read for Socket {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
 impl Write for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -73,18 +84,19 @@ impl Write for Socket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if let [only] = bufs {
-            return Pin::new(&mut self.0).poll_write(cx, only);
+            return Pin::new(&mut self.io).poll_write(cx, only);
         }
         let total: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if total > JOINED_BYTES_MAX {
-            return Pin::new(&mut self.0).poll_write_vectored(cx, bufs);
+        // What lies in a mapped file must not be looked at, not even to be joined with something else.
+        if total > JOINED_BYTES_MAX || self.outbox.is_mapped() {
+            return Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             for buf in bufs {
                 scratch.extend_from_slice(buf);
             }
-            Pin::new(&mut self.0).poll_write(cx, scratch)
+            Pin::new(&mut self.io).poll_write(cx, scratch)
         })
     }
 }

@@ -13,22 +13,19 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::{Buf, Bytes};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::stream::Stream;
 
 /// The stream of a connection that was upgraded. What the peer has sent behind its request comes first.
 #[derive(Debug)]
 pub struct Upgraded {
-    read: Bytes,
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl Upgraded {
-    pub(crate) const fn new(read: Bytes, stream: TcpStream) -> Self {
-        Self { read, stream }
+    pub(crate) const fn new(stream: Stream) -> Self {
+        Self { stream }
     }
 }
 
@@ -38,13 +35,7 @@ impl AsyncRead for Upgraded {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.read.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
-        }
-        let len = self.read.len().min(buf.remaining());
-        buf.put_slice(&self.read[..len]);
-        self.read.advance(len);
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 

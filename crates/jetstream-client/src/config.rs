@@ -138,6 +138,8 @@ pub struct Config {
     pub collections: Vec<String>,
     /// Whether live messages are compressed by a dictionary; yes.
     pub compress: bool,
+    /// Certificates in PEM to trust in place of the public ones.
+    pub roots_pem: Option<Vec<u8>>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -151,6 +153,9 @@ pub enum ConfigError {
     /// A collection or an account that is none, or too many.
     #[error("{0}")]
     Filter(#[from] FilterError),
+    /// Certificates that cannot be read.
+    #[error("the certificates cannot be read: {0}")]
+    Roots(String),
     /// Collections of records, and no records.
     #[error("collections are wanted and changes of records are not")]
     CollectionsWithoutCommits,
@@ -169,6 +174,7 @@ impl Config {
             dids: Vec::new(),
             collections: Vec::new(),
             compress: true,
+            roots_pem: None,
             limits: Limits::default(),
         }
     }

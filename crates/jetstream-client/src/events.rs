@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_jetstream_wire::Filter;
+use alluvium_websocket::{Tls, trusting};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use ureq::tls::{PemItem, RootCerts, parse_pem};
 
 use crate::config::{Config, ConfigError, Cursor, Mode};
 use crate::error::Error;
@@ -33,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) http: Http,
     /// What stands in front of the path of a live feed.
     pub(crate) sockets: String,
+    pub(crate) tls: Option<Tls>,
     pub(crate) planner: Planner,
     pub(crate) env: Env,
 }
@@ -103,14 +106,33 @@ pub(crate) enum Handed {
     Notice(Notice),
 }
 
+/// The certificates in `pem`, for requests.
+fn roots(pem: &[u8]) -> Result<RootCerts, ConfigError> {
+    let mut roots = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(root) = item.map_err(|error| ConfigError::Roots(error.to_string()))? {
+            roots.push(root);
+        }
+    }
+    Ok(RootCerts::Specific(Arc::new(roots)))
+}
+
 impl Client {
     /// A client. Nothing is sent yet.
     pub fn new(config: Config, env: Env) -> Result<Self, ConfigError> {
         let (requests, sockets) = config.bases()?;
+        let (roots, tls) = match config.roots_pem.as_deref() {
+            None => (None, None),
+            Some(pem) => {
+                let tls = trusting(pem).map_err(|error| ConfigError::Roots(error.to_string()))?;
+                (Some(roots(pem)?), Some(tls))
+            }
+        };
         let shared = Shared {
             filter: config.filter()?,
-            http: Http::new(requests, &config.limits),
+            http: Http::new(requests, &config.limits, roots),
             sockets,
+            tls,
             planner: Planner::default(),
             env,
             config,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{HeaderMap, StatusCode, header};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::config::Limits;
@@ -65,12 +66,14 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Http {
-    pub(crate) fn new(base: String, limits: &Limits) -> Self {
+    pub(crate) fn new(base: String, limits: &Limits, roots: Option<RootCerts>) -> Self {
+        let tls = roots.map(|roots| TlsConfig::builder().root_certs(roots).build());
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .user_agent(concat!("alluvium/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(limits.connect_timeout))
             .timeout_global(Some(limits.answer_timeout))
+            .tls_config(tls.unwrap_or_default())
             .build()
             .into();
         Self { agent, base, answer_bytes_max: limits.answer_bytes_max }

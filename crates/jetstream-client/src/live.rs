@@ -74,6 +74,7 @@ pub(crate) async fn open(
             limits: SocketLimits { frame_bytes_max: max, message_bytes_max: max, ..SocketLimits::default() },
             ..ConnectionOptions::default()
         },
+        tls: shared.tls.clone(),
         ..ConnectOptions::default()
     };
     let (target, hello) = target(config, from, dictionary.map(|dictionary| dictionary.id));

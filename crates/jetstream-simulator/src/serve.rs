@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use alluvium_http::{
-    BindError, CONNECTIONS_MAX, HEADER_BYTES_MAX, Handler, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, Request,
-    Response, ResponseBudget, Server, ServerOptions, Shutdown, bind,
+    BindError, CONNECTIONS_MAX, Front, HEADER_BYTES_MAX, Handler, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX,
+    Request, Response, ResponseBudget, Server, ServerOptions, Shutdown, bind,
 };
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
@@ -51,12 +51,19 @@ pub struct Options {
     pub subscribers_max: usize,
     /// How long the end of a subscriber may take, and that of everything else.
     pub stop_timeout: Duration,
+    /// Certificates and limits of the network side.
+    pub front: Front,
 }
 
 impl Options {
     /// The defaults, on `listen`.
-    pub const fn new(listen: SocketAddr) -> Self {
-        Self { listen, subscribers_max: SUBSCRIBERS_MAX, stop_timeout: Duration::from_secs(2) }
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            subscribers_max: SUBSCRIBERS_MAX,
+            stop_timeout: Duration::from_secs(2),
+            front: Front::default(),
+        }
     }
 }
 
@@ -123,6 +130,7 @@ impl Simulator {
         let mut world = World::new(config)?;
         let main = bind(options.listen)?;
         let mut listeners = vec![(Role::Relay, main)];
+        let scheme = if options.front.tls.is_some() { "https" } else { "http" };
         for host in 0..hosts {
             let port = match options.listen.port() {
                 0 => 0,
@@ -134,13 +142,14 @@ impl Simulator {
             let listener = bind(SocketAddr::new(options.listen.ip(), port))?;
             let address = listener.local_addr().map_err(alluvium_http::StartError::from)?;
             // The number was taken from the same configuration.
-            drop(world.set_host(host, address.to_string(), format!("http://{address}")));
+            drop(world.set_host(host, address.to_string(), format!("{scheme}://{address}")));
             listeners.push((Role::Pds(host), listener));
         }
         let state = State::new(world, rate, options.subscribers_max);
         let servers = listeners.into_iter().map(|(role, listener)| {
             let site = Site { state: Arc::clone(&state), role };
-            Server::start(listener, site, server_options(), state.shutdown.clone())
+            let front = options.front.clone();
+            Server::start_with(listener, site, server_options(), front, state.shutdown.clone())
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         Ok(Self { servers, stop_timeout: options.stop_timeout, state })

@@ -22,7 +22,7 @@ pub(crate) fn client(request: &Request, trust_forwarded: bool) -> Option<IpAddr>
         last.rsplit(',').next()?.trim().parse::<IpAddr>().ok()
     };
     let forwarded = if trust_forwarded { forwarded() } else { None };
-    let address = forwarded.or_else(|| request.extensions().get::<Peer>().map(|peer| peer.0.ip()))?;
+    let address = forwarded.or_else(|| Peer::of(request).map(|peer| peer.client(request.headers())))?;
     counted(address)
 }
 

@@ -27,6 +27,10 @@ const STREAMS_NAME: &str = "streams";
 /// What can be in a directory that was never marked: traces of a start that was cut off.
 const UNMARKED_NAMES: [&str; 3] = [LOCK_NAME, "FORMAT.tmp", STREAMS_NAME];
 
+/// The folder of feeds, which is there alone while streams are kept elsewhere, and the file in it by which it is known:
+/// anybody may call a folder so.
+const FEEDS_NAMES: (&str, &str) = ("feeds", "lock");
+
 const FIRST_LINE: &str = "alluvium data directory";
 
 /// Why a directory can't be used.
@@ -124,10 +128,12 @@ impl Format {
     }
 }
 
-/// A directory without a mark holds only what this program makes before it sets one.
+/// A directory without a mark holds only what this program makes before it sets one, or without ever setting one.
 fn check_not_foreign(disk: &dyn Disk, dir: &Path) -> Result<(), FormatError> {
     let names = disk.list(dir).map_err(io_fault("list", dir))?;
-    let is_ours = |name: &String| UNMARKED_NAMES.contains(&name.as_str());
+    let (feeds, mark) = FEEDS_NAMES;
+    let has_mark = disk.exists(&dir.join(feeds).join(mark)).map_err(io_fault("look into", dir))?;
+    let is_ours = |name: &String| UNMARKED_NAMES.contains(&name.as_str()) || (has_mark && name == feeds);
     if names.iter().any(|name| name == FORMAT_NAME) || names.iter().all(is_ours) {
         Ok(())
     } else {
@@ -256,6 +262,24 @@ mod tests {
         env.disk.open(&dir.join("thesis.tex"), OpenMode::CreateNew).expect("a file");
         let opened = DataDirectory::open(&env, dir);
         assert!(matches!(opened, Err(FormatError::Foreign { .. })), "{opened:?}");
+    }
+
+    #[test]
+    fn a_directory_that_had_only_feeds_becomes_a_data_directory_and_a_folder_of_that_name_does_not() {
+        let env = sim_env();
+        let (ours, theirs) = (Path::new("/data"), Path::new("/home"));
+        for dir in [ours, theirs] {
+            env.disk.create_dir_all(&dir.join("feeds")).expect("a directory");
+        }
+        env.disk.open(&ours.join("feeds/lock"), OpenMode::CreateNew).expect("a file");
+        env.disk.open(&theirs.join("feeds/rss.xml"), OpenMode::CreateNew).expect("a file");
+        let mut directory = DataDirectory::open(&env, ours).expect("a data directory");
+        directory.mark(2, 1 << 20).expect("a mark");
+        let opened = DataDirectory::open(&env, theirs);
+        assert!(matches!(opened, Err(FormatError::Foreign { .. })), "{opened:?}");
+        env.disk.open(&ours.join("thesis.tex"), OpenMode::CreateNew).expect("a file");
+        drop(directory);
+        assert!(DataDirectory::open(&env, ours).is_ok(), "what is marked may have other files");
     }
 
     #[test]

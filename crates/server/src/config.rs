@@ -41,6 +41,11 @@ const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::Contradiction(
+                "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),
+            ));
+        }
         if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
             return Err(ConfigError::Contradiction(
                 "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use alluvium_engine::OpenError;
-use alluvium_http::{BindError, StartError};
+use alluvium_http::{BindError, StartError, TlsError};
 use alluvium_journal::FormatError;
 
 use crate::config::Config;
@@ -60,6 +60,9 @@ pub enum ServeError {
     /// The address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A thread could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -82,6 +85,7 @@ impl ServeError {
             Self::Open(OpenError::Format(FormatError::Locked { .. }))
             | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
             Self::Open(OpenError::Options(_))
+            | Self::Tls(_)
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
             Self::Open(error) if error.is_of_the_system() => EXIT_IO,
@@ -124,6 +128,7 @@ impl ServeError {
             | Self::SqliteFolder { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
+            | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Subscriptions(_)
             | Self::Io(_) => None,

@@ -5,6 +5,7 @@
 
 pub mod config;
 mod exit;
+mod front;
 mod logging;
 pub mod metrics;
 #[cfg(feature = "otlp")]
@@ -19,6 +20,7 @@ mod watch;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
 };
+pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
 pub use serve::serve;
 pub use watch::operations;

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use alluvium_env::Env;
 use alluvium_http::{
-    Drained, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
 use rustix::process::Signal;
@@ -13,6 +13,7 @@ use tokio::{runtime, signal::unix};
 use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
+    front::{keep_certificates, open_front, scheme},
     logging, metrics,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
@@ -30,6 +31,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
+    let front = open_front(config)?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let sight = watch::sight(&env);
@@ -38,14 +40,15 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let own = OwnServer::start(config.metrics_listen, &sight)?;
     let shutdown = Shutdown::new();
     let responses = Arc::new(ResponseBudget::new(to_usize(config.responses_bytes_max.0)));
-    metrics::plumbing(&sight, &responses, config.connections_max);
+    metrics::plumbing(&sight, &responses, config.connections_max, &front.counters);
     // From here on the server answers, but for itself only: what else is asked waits until everything is recovered.
     let site = Site::new(config, &sight);
     let doors = site.doors();
-    let server = Server::start(
+    let server = Server::start_with(
         listener,
         Watched::new(site, Arc::clone(&sight)),
         server_options(config, Arc::clone(&responses)),
+        front.clone(),
         shutdown.clone(),
     )?;
     let store = OpenStore::open(config, &env)?;
@@ -64,10 +67,11 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
-        announce(config, &server, own.as_ref(), &store, out);
+        announce(config, &server, &front, own.as_ref(), &store, out);
         tokio::select! {
             () = until_told_to_stop(config, server, &sight, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
+            watched = keep_certificates(front.tls.clone()) => watched?,
             () = store.failed() => stop_at_once(&StoreStopped),
         }
         Ok::<(), io::Error>(())
@@ -160,18 +164,19 @@ fn data_directory(config: &Config) -> String {
 fn announce(
     config: &Config,
     server: &Server<Watched<Site>>,
+    front: &Front,
     own: Option<&OwnServer>,
     store: &OpenStore,
     out: &mut dyn io::Write,
 ) {
-    let address = server.address();
+    let (scheme, address) = (scheme(front), server.address());
     let text = format!(
-        "listening on   http://{address}\n\
+        "listening on   {scheme}://{address}\n\
          store          {}\n\
          data directory {}\n\
          durability     {}\n\
          recovered      {}\n{}\
-         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
+         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello {scheme}://{address}{MOUNT}first\n",
         config.store,
         data_directory(config),
         store.durability(),

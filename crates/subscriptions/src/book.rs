@@ -120,15 +120,12 @@ impl Book {
             return number;
         }
         let followed = Some(Followed { path: path.clone(), end, matched: None, followers: Vec::new() });
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.streams[number as usize] = followed;
-                number
-            }
-            None => {
-                self.streams.push(followed);
-                u32::try_from(self.streams.len() - 1).unwrap_or(u32::MAX)
-            }
+        let number = if let Some(number) = self.free.pop() {
+            self.streams[number as usize] = followed;
+            number
+        } else {
+            self.streams.push(followed);
+            u32::try_from(self.streams.len() - 1).unwrap_or(u32::MAX)
         };
         self.numbers.insert(path.clone(), number);
         number

@@ -274,7 +274,8 @@ impl Core {
         if subscription.is_busy {
             return;
         }
-        let deadline_ms = subscription.state.deadline_ms(subscription.is_pending());
+        let unsent_ms = subscription.wants_to_send().then_some(subscription.blocked_until_ms);
+        let deadline_ms = subscription.state.deadline_ms(subscription.is_pending()).or(unsent_ms);
         let Some(deadline_ms) = deadline_ms.map(|deadline| deadline.max(subscription.blocked_until_ms))
         else {
             return;
@@ -372,7 +373,9 @@ impl Core {
         match purpose {
             Purpose::Create(reply) => {
                 self.remove(place);
-                reply.map(|reply| reply.send(Err(error.refusal())));
+                if let Some(reply) = reply {
+                    drop(reply.send(Err(error.refusal())));
+                }
             }
             Purpose::Decide { answer: Some((reply, _)), .. } | Purpose::Delete(reply) => {
                 drop(reply.send(Err(error.refusal())));

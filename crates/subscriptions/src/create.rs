@@ -133,6 +133,8 @@ impl Core {
         subscription.is_installed = true;
         let Some(subscription) = self.at(place) else { return };
         let body = self.describe(subscription, &subscription.created.origin);
-        reply.map(|reply| reply.send(Ok(Answer::Json(StatusCode::CREATED, body))));
+        if let Some(reply) = reply {
+            drop(reply.send(Ok(Answer::Json(StatusCode::CREATED, body))));
+        }
     }
 }

@@ -74,7 +74,9 @@ impl Core {
         let mut concerned = BTreeSet::new();
         core.look_at_all(&mut concerned);
         let all: Vec<u32> = core.by_id.values().copied().collect();
-        all.into_iter().for_each(|place| core.pump(place));
+        for place in all {
+            core.pump(place);
+        }
         Ok(core)
     }
 

@@ -99,6 +99,11 @@ impl Subscription {
         !self.links.pending.is_empty()
     }
 
+    /// Whether there is news of a wake to send, and nobody sends it.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.state.is_sending() && !self.is_sending
+    }
+
     /// Whether its pattern means the stream with this name. It does not follow its own wakes.
     pub(crate) fn is_meant(&self, name: &str) -> bool {
         let is_own = self.created.config.wake_stream.as_deref() == Some(name);

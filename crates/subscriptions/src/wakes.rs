@@ -143,7 +143,9 @@ impl Core {
             ClaimRefusal::Nothing => Refusal::NoPendingWork,
         })?;
         let mut after = subscription.state.clone();
-        events.iter().for_each(|event| after.apply(event));
+        for event in &events {
+            after.apply(event);
+        }
         let id = subscription.id().to_owned();
         let (streams, _) = self.told_streams(place);
         let answer = json!({
@@ -322,39 +324,35 @@ impl Core {
         self.decide(place, vec![Entry::Event(event)], None);
     }
 
-    /// Does what time has brought.
+    /// Does what time has brought, and sends what is to be sent. After a failed write neither, for a while: what came of
+    /// sending could not be written down either, and it would be sent again and again.
     pub(crate) fn tick(&mut self, place: u32, now_ms: u64) {
         let Some(subscription) = self.at_mut(place) else { return };
-        if !subscription.is_installed {
+        if !subscription.is_installed || now_ms < subscription.blocked_until_ms {
             return;
         }
-        if now_ms >= subscription.blocked_until_ms {
-            let is_pending = subscription.is_pending();
-            match subscription.state.due(now_ms, is_pending) {
-                None => {}
-                Some(Due::Resend) => subscription.state.resend(),
-                Some(Due::Wake) => {
-                    let Some(subscription) = self.at(place) else { return };
-                    let wake = Entry::Event(self.next_wake(subscription));
-                    return self.decide(place, vec![wake], None);
+        let is_pending = subscription.is_pending();
+        match subscription.state.due(now_ms, is_pending) {
+            None => {}
+            Some(Due::Resend) => subscription.state.resend(),
+            Some(Due::Wake) => {
+                let Some(subscription) = self.at(place) else { return };
+                let wake = Entry::Event(self.next_wake(subscription));
+                return self.decide(place, vec![wake], None);
+            }
+            Some(Due::Expire) => {
+                let may_send = now_ms >= subscription.state.not_before_ms;
+                add(&self.counters.leases_expired);
+                let mut entries = Vec::new();
+                if may_send {
+                    self.finish(place, &[], &mut entries);
+                } else {
+                    entries.push(Entry::Event(Event::Ended));
                 }
-                Some(Due::Expire) => {
-                    add(&self.counters.leases_expired);
-                    let mut entries = Vec::new();
-                    let Some(subscription) = self.at(place) else { return };
-                    if now_ms >= subscription.state.not_before_ms {
-                        self.finish(place, &[], &mut entries);
-                    } else {
-                        entries.push(Entry::Event(Event::Ended));
-                    }
-                    return self.decide(place, entries, None);
-                }
+                return self.decide(place, entries, None);
             }
         }
-        if self
-            .at(place)
-            .is_some_and(|subscription| subscription.state.is_sending() && !subscription.is_sending)
-        {
+        if self.at(place).is_some_and(Subscription::wants_to_send) {
             self.send(place);
         }
     }

@@ -10,14 +10,13 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::rustls::ClientConfig;
 
 use crate::{
     connection::{ConnectionOptions, WebSocket},
     extension::DeflateOptions,
     handshake::{Agreed, AnswerError, Offer},
     limits::{RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX},
-    stream::{Stream, default_tls, secured},
+    stream::{Stream, Tls, default_tls, secured},
 };
 
 /// Most bytes that are kept of the body of a refusal.
@@ -37,7 +36,7 @@ pub struct ConnectOptions {
     /// How the connection is run.
     pub connection: ConnectionOptions,
     /// Other settings of TLS than the roots of the web and no certificate of one's own.
-    pub tls: Option<Arc<ClientConfig>>,
+    pub tls: Option<Tls>,
 }
 
 impl Default for ConnectOptions {
@@ -164,7 +163,7 @@ pub async fn connect(
     timeout(limit, opening).await.map_err(|_| ConnectError::Timeout(limit))?
 }
 
-async fn open(address: &Address, tls: Option<Arc<ClientConfig>>) -> io::Result<Stream> {
+async fn open(address: &Address, tls: Option<Tls>) -> io::Result<Stream> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
     stream.set_nodelay(true)?;
     if !address.is_secure {

@@ -37,4 +37,4 @@ pub use limits::{
     RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX,
 };
 pub use message::{EncodedFrame, Message, Text};
-pub use stream::Stream;
+pub use stream::{Stream, Tls, tls_with_roots, trusting};

@@ -14,8 +14,14 @@ use tokio::{
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
-    rustls::{ClientConfig, RootCertStore, crypto, pki_types::ServerName},
+    rustls::{
+        ClientConfig, RootCertStore, crypto,
+        pki_types::{CertificateDer, ServerName, pem::PemObject},
+    },
 };
+
+/// Settings of TLS, for [`ConnectOptions::tls`](crate::ConnectOptions::tls).
+pub type Tls = Arc<ClientConfig>;
 
 /// The stream of a client.
 #[derive(Debug)]
@@ -34,8 +40,33 @@ impl Stream {
 }
 
 /// The roots of the web, and no certificate of one's own.
-pub(crate) fn default_tls() -> io::Result<Arc<ClientConfig>> {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+pub(crate) fn default_tls() -> io::Result<Tls> {
+    tls(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+}
+
+/// Settings of TLS that trust the certificates in `pem`, and no others. Fails where there is none, or one that is none.
+pub fn trusting(pem: &[u8]) -> io::Result<Tls> {
+    let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
+        roots.add(certificate).map_err(|error| invalid(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(invalid("there is no certificate".to_owned())) } else { tls(roots) }
+}
+
+/// TLS that trusts these certificates, in DER, in place of the roots of the web; for
+/// [`ConnectOptions::tls`](crate::ConnectOptions::tls).
+pub fn tls_with_roots(certificates: &[Vec<u8>]) -> io::Result<Tls> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        let added = roots.add(certificate.clone().into());
+        added.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    }
+    tls(roots)
+}
+
+fn tls(roots: RootCertStore) -> io::Result<Tls> {
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -13,9 +13,9 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::check::Report;
-use crate::http::Connection;
+use crate::http::{Connection, Response};
 use crate::random::Random;
-use crate::server::Launch;
+use crate::server::{Launch, Server};
 use crate::tools;
 use crate::writer::{Answer, Kind, Writer};
 
@@ -27,6 +27,10 @@ const BALLAST_BYTES: usize = 24 << 20;
 const WRITERS: u32 = 8;
 /// Far more appends than the disk has room for; a writer that gets there was never told that it is full.
 const APPENDS_MAX: usize = 200_000;
+/// Blocks of a feed that are there before the disk is full.
+const FEED_BLOCKS: u64 = 20;
+/// Characters of base64 in each.
+const FEED_DATA_BYTES: usize = 4000;
 /// What a writer may be told: no room (507), or busy until there is (503).
 const STATUSES_OF_A_FULL_DISK: &[u16] = &[507, 503];
 
@@ -81,6 +85,11 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     let mut connection = Connection::open(server.address)?;
     writers.iter().try_for_each(|writer| writer.create(&mut connection))?;
 
+    let mut blocks = 0;
+    while blocks < FEED_BLOCKS {
+        blocks += 1;
+        append_to_feed(&mut connection, blocks)?.expect(&[200], "an append to a feed")?;
+    }
     report.check("a full disk is told to every writer as 507 or 503, with an error code", || {
         fill(&mut writers, server.address)
     });
@@ -100,7 +109,18 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("everything acknowledged is readable while the disk is full", || {
         writers.iter().try_for_each(|writer| writer.check_content(&mut connection))
     });
-    let server = server.kill().and_then(|launch| launch.start());
+    report.check("feeds too: appends are refused as storage_full, reads go on", || {
+        fill_feed(&mut connection, &mut blocks)?;
+        check_feed(&mut connection, blocks)
+    });
+    let server = server.stop().and_then(|launch| launch.start());
+    report.check("a server that was stopped starts on a full disk, and its feeds can be read", || {
+        let server = server.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+        let mut connection = Connection::open(server.address)?;
+        check_feed(&mut connection, blocks)?;
+        fill_feed(&mut connection, &mut blocks)
+    });
+    let server = server.and_then(Server::kill).and_then(|launch| launch.start());
     report.check("the server starts on a full disk after kill -9", || match &server {
         Ok(_) => Ok(()),
         Err(error) => Err(anyhow!("{error:#}")),
@@ -108,13 +128,19 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     let Ok(server) = server else { return Ok(()) };
     let mut connection = Connection::open(server.address)?;
     report.check("and still has everything acknowledged", || {
-        writers.iter().try_for_each(|writer| writer.check_content(&mut connection))
+        writers.iter().try_for_each(|writer| writer.check_content(&mut connection))?;
+        check_feed(&mut connection, blocks)
     });
     fs::remove_file(&ballast)?;
     report.check("once there is room, refused appends succeed when repeated, exactly once", || {
         writers.iter_mut().try_for_each(|writer| writer.verify(&mut connection))?;
         let answer = connection.call("GET", "/readyz", &[], &[])?;
         answer.expect(&[200], "/readyz once there is room").map(drop)
+    });
+    report.check("and so do those to feeds, at the next position", || {
+        blocks += 1;
+        append_to_feed(&mut connection, blocks)?.expect(&[200], "an append to a feed")?;
+        check_feed(&mut connection, blocks)
     });
     server.stop()?;
     Ok(())
@@ -140,4 +166,55 @@ fn until_refused(writer: &mut Writer, address: SocketAddr) -> Result<()> {
         return Ok(());
     }
     bail!("{APPENDS_MAX} appends and the disk is not full")
+}
+
+/// Appends the block that gets this position, if nothing was lost or doubled before.
+fn append_to_feed(connection: &mut Connection, position: u64) -> Result<Response> {
+    let data = "x".repeat(FEED_DATA_BYTES);
+    let body = format!(r#"{{"blocks":[{{"actorId":"a","sequence":{position},"data":"{data}"}}]}}"#);
+    let headers = [("content-type", "application/json")];
+    Ok(connection.call("POST", "/feeds/v1/spaces/full/append", &headers, body.as_bytes())?)
+}
+
+/// Appends until there is no room.
+fn fill_feed(connection: &mut Connection, blocks: &mut u64) -> Result<()> {
+    for _ in 0..APPENDS_MAX {
+        let response = append_to_feed(connection, *blocks + 1)?;
+        if response.status == 200 {
+            *blocks += 1;
+            continue;
+        }
+        let response = response.expect(&[507], "an append to a feed on a full disk")?;
+        ensure!(
+            response.header("alluvium-error") == Some("storage_full"),
+            "{}",
+            String::from_utf8_lossy(&response.body)
+        );
+        return Ok(());
+    }
+    bail!("{APPENDS_MAX} appends to a feed and the disk is not full")
+}
+
+/// Whether every acknowledged block of the feed is there, and nothing else.
+fn check_feed(connection: &mut Connection, blocks: u64) -> Result<()> {
+    let (mut cursor, mut positions) = (0, Vec::new());
+    loop {
+        let body = format!(r#"{{"cursor":{cursor},"limit":1000,"maxBytes":1000000}}"#);
+        let headers = [("content-type", "application/json")];
+        let response = connection.call("POST", "/feeds/v1/spaces/full/query", &headers, body.as_bytes())?;
+        let response = response.expect(&[200], "a page of the feed")?;
+        let page: serde_json::Value = serde_json::from_slice(&response.body)?;
+        let of_page = page["blocks"].as_array().into_iter().flatten();
+        positions.extend(of_page.filter_map(|block| block["position"].as_u64()));
+        cursor = page["nextCursor"].as_u64().context("no cursor")?;
+        if page["hasMore"] != true {
+            break;
+        }
+    }
+    ensure!(
+        positions.iter().copied().eq(1..=blocks),
+        "{} blocks, {blocks} are acknowledged",
+        positions.len()
+    );
+    Ok(())
 }

@@ -14,6 +14,8 @@
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
+//! * `tls` – TLS and HTTP/2 with curl, Node and a page in Chromium; certificates that change.
+//! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
 //! * `openapi` – the description of the HTTP surface, tried status by status.
@@ -25,12 +27,16 @@
 )]
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on standard output")]
 
+mod abuse;
 mod buckets;
+mod certificates;
 mod check;
 mod clients;
 mod crash;
 mod failed_sync;
 mod feeds;
+mod frames;
+mod front;
 mod full_disk;
 mod http;
 mod jetstream;
@@ -95,6 +101,10 @@ enum Claim {
     Websockets,
     /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
     FeedSockets(sockets::crowd::Options),
+    /// TLS and HTTP/2: curl, Node, a page in Chromium that tails twenty streams, certificates that change.
+    Tls,
+    /// Peers that send too slowly, too much or the wrong thing: each is bounded, and others are served meanwhile.
+    Abuse,
     /// Subscriptions: the workers of the documentation word for word, and webhooks over `kill -9`.
     Subscriptions,
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
@@ -130,6 +140,8 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,
+        Claim::Tls => front::run(&binary, &mut report)?,
+        Claim::Abuse => abuse::run(&binary, &mut report)?,
         Claim::Jetstream => jetstream::run(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,

@@ -16,6 +16,11 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     status_bytes(pid, "VmRSS:")
 }
 
+/// The most resident memory that a process has had, in bytes.
+pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
 /// Resident memory of a process that is its own and no file's, in bytes.
 pub(crate) fn anonymous_bytes(pid: u32) -> Result<u64> {
     status_bytes(pid, "RssAnon:")

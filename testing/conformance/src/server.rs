@@ -113,7 +113,7 @@ impl Launch {
 /// Keeps the last lines of an output stream and reports an address once one is told.
 fn follow(stream: impl Read, addresses: &Sender<SocketAddr>, output: &Mutex<VecDeque<String>>) {
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        if let Some((_, rest)) = line.split_once("http://") {
+        if let Some((_, rest)) = line.split_once("http://").or_else(|| line.split_once("https://")) {
             let text: String =
                 rest.chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
             if let Ok(address) = text.parse() {

@@ -42,6 +42,19 @@ pub(crate) fn debian_tool(name: &str) -> Result<()> {
     run(Command::new("apt-get").args(["install", "-qq", "--yes", "--no-install-recommends", name]))
 }
 
+/// As [`debian_tool`], for one that has other names elsewhere. Returns the name that it has here; the first is that of the
+/// Debian package.
+pub(crate) fn debian_tool_of(names: &[&'static str]) -> Result<&'static str> {
+    if let Some(name) =
+        names.iter().copied().find(|name| Command::new(name).arg("--version").output().is_ok())
+    {
+        return Ok(name);
+    }
+    let name = names.first().copied().context("no name")?;
+    debian_tool(name)?;
+    Ok(name)
+}
+
 /// Runs `install` unless `target` was installed from this very lock file.
 fn install_once(lock: &Path, target: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
     let wanted = fs::read(lock).with_context(|| format!("read `{}`", lock.display()))?;

@@ -34,6 +34,8 @@ pub(crate) struct Ledger {
     pub(crate) pruned: BTreeSet<BlockKey>,
     /// Requests with their answers, for being sent again.
     pub(crate) recorded: Vec<(AppendRequest, AppendResponse)>,
+    /// When each position was given, by the authority's clock.
+    arrived: BTreeMap<u64, u64>,
     /// Lowest start that each client had for each feed; what lies below was never to be pulled.
     pub(crate) lowest_start: HashMap<(usize, Id), u64>,
 }
@@ -77,6 +79,26 @@ impl Ledger {
         let highest = response.positions.iter().max().copied().unwrap_or(0);
         ensure(highest <= response.max_position, "I-1", || {
             format!("position {highest} is above the highest one, {}", response.max_position)
+        })
+    }
+
+    /// Positions that were told now; those that were told before arrived before.
+    pub(crate) fn arrive(&mut self, positions: &[u64], server_ms: u64) {
+        for position in positions {
+            self.arrived.entry(*position).or_insert(server_ms);
+        }
+    }
+
+    /// I-4: what came at or after a time begins where the authority says, not later and not earlier.
+    pub(crate) fn since(&self, asked: Option<u64>, told: Option<u64>) -> Checked {
+        let (Some(time), Some(start)) = (asked, told) else { return Ok(()) };
+        // What is left after a loss came at a time that nobody has noted.
+        if self.has_lost {
+            return Ok(());
+        }
+        let wrong = self.arrived.iter().find(|(position, at_ms)| (**at_ms >= time) != (**position >= start));
+        ensure(wrong.is_none(), "I-4", || {
+            format!("what came since {time} is said to begin at {start}, but {wrong:?} is known")
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Env, RealDisk};
 use alluvium_feed_protocol::{
-    Block, FeedInfo, Id, ListFeedsRequest, QueryRequest, QueryResponse, Request, Response,
+    Block, BlocksPushed, FeedInfo, Id, ListFeedsRequest, QueryRequest, QueryResponse, Request, Response,
 };
 use alluvium_feed_store::Durability;
 use alluvium_feeds::{Listener, Options, Principal, Service};
@@ -70,6 +70,11 @@ impl Server {
     pub(crate) fn handle(&mut self, space: &Id, request: Request, listener: &Arc<Listener>) -> Response {
         self.answered += 1;
         self.service().handle_blocking(&Principal::anyone(), space, request, Some(listener))
+    }
+
+    /// What a subscription is sent in place of a hint.
+    pub(crate) fn push(&self, space: &Id, subscription: &Id, after: u64) -> Option<BlocksPushed> {
+        self.service().pushed_blocking(&Principal::anyone(), space, subscription, after)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

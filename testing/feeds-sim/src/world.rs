@@ -1,9 +1,10 @@
 //! The world: its nodes, its time, and what happens in it.
 
+use std::collections::HashMap;
+
 use alluvium_env::sim::Rng;
-use alluvium_feed_protocol::message::Advanced;
 use alluvium_feed_protocol::{
-    BlockKey, FeedAdvanced, From, Id, Message, Namespace, Request, Response, Selector,
+    Advanced, BlockKey, From, Id, Message, Namespace, Push, Request, Response, Selector,
 };
 use alluvium_feed_replica::{Keep, ReplicaError};
 use alluvium_feeds::Listener;
@@ -37,6 +38,8 @@ pub struct World {
     reconnect_ms: Vec<u64>,
     network: Network,
     connections: u64,
+    /// Up to where each subscription of a connection was sent blocks.
+    pushed: HashMap<(u64, Id), u64>,
     pub(crate) ledger: Ledger,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) client_snapshots: Vec<(usize, Vec<u8>, Id, usize)>,
@@ -79,6 +82,7 @@ impl World {
             clients,
             network,
             connections: 0,
+            pushed: HashMap::new(),
             ledger: Ledger::default(),
             snapshots: Vec::new(),
             client_snapshots: Vec::new(),
@@ -192,9 +196,10 @@ impl World {
     fn choose(&mut self, client: usize, action: Action) {
         let (feed, namespace) = self.rng.pick(&self.feeds).clone();
         let highest = self.contents + 1;
-        let from = match self.rng.below(4) {
+        let from = match self.rng.below(5) {
             0 | 1 => From::Beginning,
             2 => From::Position(self.rng.within(1..highest + 2)),
+            3 => From::Since(self.rng.within(BEGINNING_MS..self.now_ms + 1000)),
             _ => From::Current,
         };
         let selector = match self.rng.below(4) {
@@ -315,9 +320,23 @@ impl World {
         let listener = present.map_or_else(Listener::new, |(_, listener)| listener);
         let response = self.server.handle(&self.space, request.clone(), &listener);
         self.note(|| format!("  answer to client {}: {response:?}", packet.client));
-        if let (Request::Append(request), Response::Append(response)) = (request, &response) {
-            self.ledger.hear(&request, response)?;
-            self.ledger.recorded.push((request, response.clone()));
+        match (request, &response) {
+            (Request::Append(request), Response::Append(response)) => {
+                self.ledger.hear(&request, response)?;
+                let server_ms = alluvium_env::Clock::now_ms(&*self.server.clock);
+                self.ledger.arrive(&response.positions, server_ms);
+                self.ledger.recorded.push((request, response.clone()));
+            }
+            (Request::Query(query), Response::Query(page)) if !self.profile.prunes => {
+                self.ledger.since(query.since, page.since_position)?;
+            }
+            (Request::Subscribe(request), Response::Subscribe(answer))
+                if request.push == Some(Push::Blocks) =>
+            {
+                let subscription = answer.subscription_id.clone();
+                self.pushed.insert((packet.connection, subscription), answer.max_position);
+            }
+            _ => {}
         }
         let mut back = Packet { is_to_server: false, bytes: Vec::new(), ..packet.clone() };
         back.bytes = back.encoding().encode(&response).expect("an answer can be written");
@@ -326,13 +345,26 @@ impl World {
         Ok(())
     }
 
+    /// What the authority sends by itself: hints, and often blocks to who asked for them.
     fn send_hints(&mut self) {
         for client in 0..self.clients.len() {
             let Some((connection, listener)) = self.clients[client].connection.clone() else { continue };
             for hint in listener.take() {
-                let hint: FeedAdvanced = hint;
-                let bytes = alluvium_feed_protocol::Encoding::Json.encode(&Advanced::FeedAdvanced(hint));
-                let bytes = bytes.expect("a hint can be written");
+                let key = (connection, hint.subscription_id.clone());
+                let after = self.pushed.get(&key).copied().filter(|_| self.rng.percent(70));
+                let pushed =
+                    after.and_then(|after| self.server.push(&hint.space_id, &hint.subscription_id, after));
+                let message = pushed.map_or(Advanced::FeedAdvanced(hint), Advanced::BlocksPushed);
+                let position = match &message {
+                    Advanced::FeedAdvanced(hint) => hint.position,
+                    Advanced::BlocksPushed(pushed) => pushed.position,
+                };
+                if let Some(after) = self.pushed.get_mut(&key) {
+                    *after = position;
+                }
+                self.note(|| format!("  to client {client}: {message:?}"));
+                let bytes = alluvium_feed_protocol::Encoding::Json.encode(&message);
+                let bytes = bytes.expect("a message can be written");
                 let packet = Packet { client, connection, is_to_server: false, is_json: true, bytes };
                 self.network.send(&packet, self.now_ms, &mut self.rng);
             }
@@ -352,6 +384,7 @@ impl World {
         let taken = match message {
             Message::Response(response) => client.replica().answered(&space, response),
             Message::Advanced(Advanced::FeedAdvanced(hint)) => client.replica().hint(&hint),
+            Message::Advanced(Advanced::BlocksPushed(pushed)) => client.replica().pushed(pushed),
         };
         #[cfg(feature = "planted-bugs")]
         if matches!(taken, Err(ReplicaError::Store(alluvium_feed_store::StoreError::Poisoned))) {

@@ -1,5 +1,5 @@
 //! Subscriptions on a disk that loses what was never synced: appends, wakes, webhooks that arrive or do not, claims and
-//! acknowledgements, with crashes, failed syncs and a full disk at random moments.
+//! acknowledgements, with crashes and failed syncs at random moments.
 //!
 //! What must hold: what was answered is found again; a wake is told of only once it is durable, so that no generation ever
 //! has two names; whoever was fenced stays so; a schedule of retries goes on where it was; and when the trouble is over,
@@ -359,11 +359,11 @@ impl World {
                 attributes: None,
                 expected_incarnation: None,
             };
-            drop(self.drive(engine.create(path, request)));
+            let _outcome = self.drive(engine.create(path, request));
             return;
         }
         let request = AppendRequest { content_type, body, ..AppendRequest::default() };
-        drop(self.drive(engine.append(path, request)));
+        let _outcome = self.drive(engine.append(path, request));
     }
 
     fn make(&mut self) {
@@ -378,7 +378,9 @@ impl World {
         }
         let what = What::Put { config: Box::new(config(id)), origin: "http://h".to_owned() };
         match self.ask(id, what) {
-            Some(Ok(Answer::Json(_, _))) => drop(self.made.insert(id, ())),
+            Some(Ok(Answer::Json(_, _))) => {
+                self.made.insert(id, ());
+            }
             Some(Ok(other)) => panic!("{other:?}"),
             Some(Err(refusal)) => assert!(matches!(refusal, Refusal::Busy | Refusal::Full), "{refusal:?}"),
             None => {}
@@ -463,7 +465,7 @@ impl World {
         let engine = self.engine.clone().unwrap();
         self.acked.retain(|(_, stream), _| stream != name);
         self.held.clear();
-        drop(self.drive(engine.delete(&parse_name(name).unwrap())));
+        let _outcome = self.drive(engine.delete(&parse_name(name).unwrap()));
     }
 
     fn delete_subscription(&mut self) {

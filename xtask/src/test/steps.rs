@@ -78,6 +78,16 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("feed-sockets"),
     },
     Step {
+        name: "tls",
+        about: "TLS and HTTP/2: curl, Node, a page in Chromium, certificates that change",
+        run: || black_box("tls"),
+    },
+    Step {
+        name: "abuse",
+        about: "peers that send too slowly, too much or the wrong thing",
+        run: || black_box("abuse"),
+    },
+    Step {
         name: "subscriptions",
         about: "the workers of the documentation, webhooks over kill -9",
         run: || black_box("subscriptions"),

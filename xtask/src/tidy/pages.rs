@@ -18,6 +18,8 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/streams/src/http/error/contract.rs",
     "crates/http/src/admission.rs",
     "crates/http/src/reactor.rs",
+    "crates/http/src/http1.rs",
+    "crates/http/src/http2.rs",
     "crates/server/src/sight/answer.rs",
     "crates/server/src/sight/operated.rs",
 ];

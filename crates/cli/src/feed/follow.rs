@@ -28,7 +28,7 @@ pub(super) fn bring_up_to_date(place: &Place, opened: &Opened) -> Result<SyncSta
     let patience = place.patience();
     let claim = opened.client.claim().map_err(|error| Failure::Other(format!("cannot lock: {error}")))?;
     let runtime = runtime()?;
-    let server = place.server();
+    let server = place.server()?;
     let status = runtime.block_on(async {
         let working = async {
             if claim.is_some() {
@@ -125,7 +125,7 @@ pub(super) fn while_synchronising(
     let ended = runtime.block_on(async {
         let mut changes = opened.space.changes();
         let syncing = match claim {
-            Some(_) => Some(opened.space.start(&place.server()).map_err(failure::start)?),
+            Some(_) => Some(opened.space.start(&place.server()?).map_err(failure::start)?),
             None => None,
         };
         let mut trouble = Trouble::default();

@@ -66,7 +66,7 @@ pub(super) fn run(place: &Place, args: &LsArgs) -> Result<(), Failure> {
 /// Asks the server, page by page.
 fn remote(place: &Place, args: &LsArgs, namespace: Option<&Namespace>) -> Result<(), Failure> {
     let Opened { space, client: _client } = place.create()?;
-    let transport = space.transport(&place.server()).map_err(|error| failure::server(&error))?;
+    let transport = space.transport(&place.server()?).map_err(|error| failure::server(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Other(format!("no runtime: {error}")))?;
     let mut after = None;

@@ -127,13 +127,18 @@ impl Place {
     }
 
     /// The server, as the options describe it.
-    pub(super) fn server(&self) -> Server {
+    pub(super) fn server(&self) -> Result<Server, Failure> {
         let credentials = self.connection.token().map(|token| Credentials::Token(token.to_owned()));
         let hints = match self.args.hints {
             HintsArg::Wait => Hints::Wait,
             HintsArg::Poll => Hints::Poll,
         };
-        Server { credentials: credentials.unwrap_or_default(), hints, ..Server::new(&self.connection.url) }
+        Ok(Server {
+            credentials: credentials.unwrap_or_default(),
+            hints,
+            roots_pem: self.connection.roots_pem()?,
+            ..Server::new(&self.connection.url)
+        })
     }
 
     /// How long to try.

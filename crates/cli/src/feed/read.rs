@@ -50,6 +50,12 @@ pub(super) fn run(place: &Place, args: &ReadArgs) -> Result<(), Failure> {
             "nothing of `{feed}` is in the file; `feed ls` lists what is, `feed replicate` and `feed sync` fetch it"
         )));
     }
+    let pruned = known.iter().find(|known| known.feed_id == feed).and_then(|known| known.pruned_below);
+    if let Some(below) = pruned.filter(|below| *below > args.after + 1) {
+        let note =
+            format!("the server has removed blocks below position {below}: what is older may be missing");
+        place.notes().note(&note);
+    }
     let _marker = watch_over(Work::Printing, place.notes())?;
     let mut printer = Printer::new(&args.format);
     let mut left = args.limit.unwrap_or(usize::MAX);

@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use self::failure::EXIT_CODES;
 use self::output::{Output, Place};
 use crate::exit_codes_help;
+use crate::stream::TLS_CA_VARIABLE;
 use crate::stream::failure::Failure;
 use crate::stream::notes::{self, Notes};
 
@@ -56,6 +57,9 @@ struct WantedArgs {
     /// Give up when there was no progress for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
+    /// Trust the certificates in this file (PEM) in place of the public ones.
+    #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
     /// Print no notes and no progress on standard error, only errors.
     #[arg(long, short)]
     quiet: bool,
@@ -128,7 +132,7 @@ fn read(
         (None, None) => from,
     };
     // What is wrong with the arguments is told before a file is touched.
-    let client = Client::new(config(wanted), env.clone()).map_err(|error| failure::of_config(&error))?;
+    let client = Client::new(config(wanted)?, env.clone()).map_err(|error| failure::of_config(&error))?;
     let place = Place { server: wanted.url.clone(), cursor: from, output_bytes: None };
     let (output, place) =
         Output::open(&env.disk, output.map(PathBuf::as_path), wanted.cursor_file.as_deref(), place)?;
@@ -144,12 +148,20 @@ fn read(
     ended
 }
 
-fn config(wanted: &WantedArgs) -> Config {
+fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
     let limits = Limits {
         give_up_after: (wanted.give_up_after > 0).then(|| Duration::from_secs(wanted.give_up_after)),
         ..Limits::default()
     };
-    Config {
+    let roots_pem = match &wanted.tls_ca {
+        None => None,
+        Some(path) => Some(
+            std::fs::read(path)
+                .map_err(|error| Failure::Usage(format!("cannot read `{}`: {error}", path.display())))?,
+        ),
+    };
+    Ok(Config {
+        roots_pem,
         form: match wanted.form {
             FormArg::V2 => Form::V2,
             FormArg::Events => Form::Events,
@@ -160,7 +172,7 @@ fn config(wanted: &WantedArgs) -> Config {
         compress: !wanted.no_compress,
         limits,
         ..Config::new(&wanted.url)
-    }
+    })
 }
 
 fn parse_cursor(text: &str) -> Result<Cursor, String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_http::{
-    BindError, Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
+    BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
     ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::http::{OPERATIONS, operation};
@@ -21,8 +21,11 @@ use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, V
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
+use alluvium_server::{keep_certificates, scheme};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::tls::TlsArgs;
 
 /// Variables of this command, which `alluvium serve` passes over.
 pub(crate) const VARIABLES: &[&str] = &[
@@ -98,6 +101,8 @@ pub(crate) struct ServeArgs {
     /// Seconds for which others may keep a segment without asking; it may be replaced when accounts are deleted.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     segment_max_age: u64,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// What is logged to standard error: levels, also by module.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
     log: String,
@@ -168,6 +173,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, args.log_format);
+    let front =
+        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {
@@ -194,20 +201,22 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         shutdown.clone(),
     );
     let options = server_options(args);
-    plumbing(&sight, &options.responses, options.connections_max);
+    plumbing(&sight, &options.responses, options.connections_max, &front.counters);
     sight.add(jetstream.shown(&surface));
     sight.health().recovered();
     let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
-    let server = Server::start(listener, Watched::new(surface, Arc::clone(&sight)), options, shutdown)
+    let watched = Watched::new(surface, Arc::clone(&sight));
+    let server = Server::start_with(listener, watched, options, front.clone(), shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        announce(args, server.address(), jetstream.archive().next_seq());
+        announce(args, &front, server.address(), jetstream.archive().next_seq());
         let failed = tokio::select! {
             failure = failure(&jetstream) => Some(failure),
+            watched = keep_certificates(front.tls.clone()) => return watched.map(|()| None),
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
         };
@@ -281,13 +290,15 @@ fn server_options(args: &ServeArgs) -> ServerOptions {
 }
 
 /// Tells where everything is and how to use it.
-fn announce(args: &ServeArgs, address: SocketAddr, next_seq: u64) {
+fn announce(args: &ServeArgs, front: &Front, address: SocketAddr, next_seq: u64) {
+    let scheme = scheme(front);
+    let socket_scheme = if front.tls.is_some() { "wss" } else { "ws" };
     let text = format!(
-        "listening      http://{address}\n\
+        "listening      {scheme}://{address}\n\
          relay          {}\n\
          data           {}, next event {next_seq}\n\
-         live           ws://{address}/subscribe\n\
-         try            curl -N 'http://{address}/streams/events?live=sse&offset=now'\n",
+         live           {socket_scheme}://{address}/subscribe\n\
+         try            curl -N '{scheme}://{address}/streams/events?live=sse&offset=now'\n",
         args.relay,
         args.data_dir.display(),
     );

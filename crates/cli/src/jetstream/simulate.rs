@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use alluvium_http::Front;
 use alluvium_jetstream_simulator::serve::{Options, SUBSCRIBERS_MAX, StartError};
 use alluvium_jetstream_simulator::{Act, Config, Simulator};
-use alluvium_server::{EXIT_CONFIG, EXIT_IO, EXIT_PORT_IN_USE};
+use alluvium_server::{EXIT_CONFIG, EXIT_IO, EXIT_PORT_IN_USE, keep_certificates, scheme};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::tls::TlsArgs;
 
 /// The most events that have happened before the start.
 const PAST_MAX: u32 = 100_000;
@@ -53,6 +56,8 @@ pub(crate) struct SimulateArgs {
     /// Subscribers of the relay at once.
     #[arg(long, value_name = "NUMBER", default_value_t = SUBSCRIBERS_MAX)]
     subscribers_max: usize,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Serves until a signal comes.
@@ -95,9 +100,12 @@ fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         return Err(Failure { message, code: EXIT_CONFIG });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let front =
+        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let options = Options {
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
         stop_timeout: Duration::from_secs(2),
+        front: front.clone(),
         ..Options::new(args.listen)
     };
     let simulator = Simulator::start(config(args), &options)?;
@@ -110,9 +118,10 @@ fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        announce(args, &simulator);
+        announce(args, &front, &simulator);
         tokio::select! {
             () = simulator.run() => {}
+            watched = keep_certificates(front.tls.clone()) => watched?,
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
@@ -138,16 +147,18 @@ fn config(args: &SimulateArgs) -> Config {
 }
 
 /// Tells where everything is and how to use it.
-fn announce(args: &SimulateArgs, simulator: &Simulator) {
+fn announce(args: &SimulateArgs, front: &Front, simulator: &Simulator) {
+    let scheme = scheme(front);
+    let relay = if front.tls.is_some() { "wss" } else { "ws" };
     let address = simulator.address();
-    let hosts: Vec<String> = simulator.hosts().iter().map(|host| format!("http://{host}")).collect();
+    let hosts: Vec<String> = simulator.hosts().iter().map(|host| format!("{scheme}://{host}")).collect();
     let text = format!(
-        "relay          ws://{address}\n\
-         directory      http://{address}\n\
+        "relay          {relay}://{address}\n\
+         directory      {scheme}://{address}\n\
          hosts          {}\n\
          world          seed {}, {} accounts, {} events per second\n\
-         faults         http://{address}/_oracle/faults\n\
-         try            alluvium jetstream serve --allow-private --relay ws://{address} --plc http://{address} --start-cursor 0\n",
+         faults         {scheme}://{address}/_oracle/faults\n\
+         try            alluvium jetstream serve --allow-private --relay {relay}://{address} --plc {scheme}://{address} --start-cursor 0\n",
         hosts.join(" "),
         args.seed,
         args.accounts,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use alluvium_protocol::header;
 use ureq::http::{HeaderMap, Method, Request};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 pub(crate) use outage::Outage;
@@ -174,9 +175,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client that sends `token`, if given, as a bearer token.
-    pub(crate) fn new(token: Option<&str>, policy: RetryPolicy, notes: Notes) -> Result<Self, Failure> {
+    /// A client that sends `token`, if given, as a bearer token, and trusts `roots`, if given, and no others.
+    pub(crate) fn new(
+        token: Option<&str>,
+        roots: Option<RootCerts>,
+        policy: RetryPolicy,
+        notes: Notes,
+    ) -> Result<Self, Failure> {
         let authorization = token.map(Authorization::bearer).transpose()?;
+        let tls = roots.map(|roots| TlsConfig::builder().root_certs(roots).build());
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(REDIRECTS_MAX)
@@ -185,6 +192,7 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_per_read(Some(SILENCE_TIMEOUT))
             .timeout_per_write(Some(SILENCE_TIMEOUT))
+            .tls_config(tls.unwrap_or_default())
             .build()
             .into();
         Ok(Self { agent, authorization, policy, notes })

@@ -1,9 +1,12 @@
 //! The options that every command of `stream`, `bucket` and `feed` has: which server, with which token, how patiently.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_server::config::parse_seconds;
 use clap::Args;
+use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
 
 use super::client::{Client, RetryPolicy};
 use super::failure::Failure;
@@ -16,6 +19,9 @@ pub(crate) const URL_VARIABLE: &str = "ALLUVIUM_URL";
 pub(crate) const URL_DEFAULT: &str = "http://127.0.0.1:4437";
 /// The variable of `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
+
+/// The variable of `--tls-ca`.
+pub(crate) const TLS_CA_VARIABLE: &str = "ALLUVIUM_TLS_CA";
 
 /// Options shared by all commands that talk to a server.
 #[derive(Debug, Args)]
@@ -36,6 +42,10 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
+    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://` and `wss://`.
+    #[arg(long, global = true, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
     /// Give up when the server has been unavailable for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
@@ -48,7 +58,32 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.token(), RetryPolicy::new(self.patience()), self.notes())
+        Client::new(self.token(), self.roots()?, RetryPolicy::new(self.patience()), self.notes())
+    }
+
+    /// The certificates to trust in place of the public ones, as they are in the file.
+    pub(crate) fn roots_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = &self.tls_ca else { return Ok(None) };
+        let unreadable = |error| Failure::Usage(format!("cannot read `{}`: {error}", path.display()));
+        std::fs::read(path).map(Some).map_err(unreadable)
+    }
+
+    fn roots(&self) -> Result<Option<RootCerts>, Failure> {
+        let (Some(pem), Some(path)) = (self.roots_pem()?, &self.tls_ca) else { return Ok(None) };
+        let mut roots: Vec<Certificate<'static>> = Vec::new();
+        for item in parse_pem(&pem) {
+            match item {
+                Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
+                Ok(_) => {}
+                Err(error) => {
+                    return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
+                }
+            }
+        }
+        if roots.is_empty() {
+            return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
+        }
+        Ok(Some(RootCerts::Specific(Arc::new(roots))))
     }
 
     /// How long to try, if not for ever.

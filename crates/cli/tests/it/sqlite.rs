@@ -244,3 +244,23 @@ fn a_deletion_and_a_stop_end_live_readers() {
     server.restart();
     assert_eq!(send(&server, "GET", "/v1/stream/s", &[], "").text(), "another");
 }
+
+#[test]
+fn a_directory_that_had_only_feeds_takes_streams_too_and_keeps_its_feeds() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("streams.sqlite");
+    let mut server = Server::start_with(&format!("--store sqlite:{}", file.display()));
+    let append = r#"{"blocks":[{"actorId":"a","sequence":0,"data":"eA=="}]}"#;
+    assert_eq!(send(&server, "POST", "/feeds/v1/spaces/s/append", &[], append).status, 200);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    server.restart_with("");
+    assert_eq!(send(&server, "PUT", "/v1/stream/s", &[TEXT], "one").status, 201);
+    let page = send(&server, "POST", "/feeds/v1/spaces/s/query", &[], "{}");
+    assert!(page.text().contains("\"position\":1"), "{}", page.text());
+    // And back again: the engine's files are in nobody's way.
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    server.restart_with(&format!("--store sqlite:{}", file.display()));
+    assert_eq!(send(&server, "POST", "/feeds/v1/spaces/s/query", &[], "{}").status, 200);
+}

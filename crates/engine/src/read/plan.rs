@@ -43,6 +43,7 @@ pub struct ReadPlan {
     parts: VecDeque<Part>,
     piece_bytes: usize,
     is_patient: bool,
+    gives_mapped: bool,
 }
 
 /// Consecutive bytes of a read that come from one stored unit.
@@ -97,6 +98,7 @@ impl ReadPlan {
             parts: VecDeque::new(),
             piece_bytes: READ_BYTES_MAX,
             is_patient: false,
+            gives_mapped: true,
         }
     }
 
@@ -116,6 +118,14 @@ impl ReadPlan {
         for part in &mut self.parts {
             part.memory = None;
         }
+        self
+    }
+
+    /// With `is_taken` false, [`fetch_mapped`](Self::fetch_mapped) and its like give nothing: for a way to the reader on
+    /// which this process looks at the bytes.
+    #[must_use]
+    pub fn mapped(mut self, is_taken: bool) -> Self {
+        self.gives_mapped = is_taken;
         self
     }
 
@@ -160,6 +170,9 @@ impl ReadPlan {
         let Part { unit, trim: (front, _), .. } = self.parts.front()?;
         let (file, start, front) = (unit.file.clone(), unit.at, *front);
         let Held::Table(table) = &file else { return None };
+        if !self.gives_mapped {
+            return None;
+        }
         let (mut end, mut count, mut back) = (start, 0, 0);
         while let Some(Part { unit: Unit { file: next, at, len, kind, .. }, trim, .. }) =
             self.parts.get(count)

@@ -59,7 +59,11 @@ async fn every_stream_is_shown_but_those_that_are_gone() {
     for name in ["a", "b", "c"] {
         fixture.create(name, "text/plain").await;
     }
+    let watch = fixture.engine.watch_changes();
     fixture.engine.create(&internal, crate::support::create_request("text/plain")).await.unwrap();
+    fixture.engine.append(&internal, crate::support::append_request("text/plain", b"x")).await.unwrap();
+    assert!(watch.take().paths.is_empty(), "what the server keeps for itself is its own news");
+    drop(watch);
     fixture.engine.delete(&path("b")).await.unwrap();
     for _ in 0..2 {
         let mut shown = Vec::new();

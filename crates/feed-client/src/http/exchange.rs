@@ -221,6 +221,7 @@ fn foreign(
         }
         413 => ErrorCode::TooLarge,
         429 => ErrorCode::RateLimited,
+        507 => ErrorCode::StorageFull,
         502..=504 => ErrorCode::Overloaded,
         _ => return Err(format!("{place}: status {status}, and no answer of feeds: {quoted}")),
     };

@@ -14,6 +14,8 @@ pub enum Push {
     /// That something is there to pull.
     #[default]
     Hint,
+    /// The blocks themselves, as [`BlocksPushed`](super::BlocksPushed); hints where they are too many.
+    Blocks,
 }
 
 /// Stores a selection of feeds, renews or changes one.

@@ -84,3 +84,47 @@ fn data_is_base64_with_or_without_padding_in_either_alphabet() {
     }
     assert!(data("not base64!").unwrap_err().contains("base64"));
 }
+
+/// The data of blocks as CBOR has it.
+fn make_bytes(value: &mut ciborium::Value) {
+    match value {
+        ciborium::Value::Array(values) => values.iter_mut().for_each(make_bytes),
+        ciborium::Value::Map(entries) => {
+            for (name, value) in entries {
+                let is_data = name.as_text() == Some("data");
+                if is_data { *value = ciborium::Value::Bytes(Vec::new()) } else { make_bytes(value) }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn an_error_names_the_field_at_fault_in_either_encoding() {
+    let cases = [
+        (
+            r#"{"blocks":[{"sequence":0,"actorId":"a","data":""},{"sequence":-1,"actorId":"a","data":""}]}"#,
+            "`blocks[1].sequence`: ",
+        ),
+        (r#"{"blocks":[{"sequence":0,"actorId":"","data":""}]}"#, "`blocks[0].actorId`: "),
+        (r#"{"blocks":[{"sequence":0,"actorId":"a"}]}"#, "`blocks[0]`: missing field `data`"),
+        (r#"{"blocks":[],"namespace":"a b"}"#, "`namespace`: "),
+        (r#"{"blocks":[],"expectedPosition":"x"}"#, "`expectedPosition`: "),
+        (r#"{"blocks":[],"strict":1}"#, "`strict`: "),
+        ("{}", "missing field `blocks`"),
+    ];
+    for (json, complaint) in cases {
+        let mut value: ciborium::Value = serde_json::from_str(json).unwrap();
+        make_bytes(&mut value);
+        let mut cbor = Vec::new();
+        ciborium::into_writer(&value, &mut cbor).unwrap();
+        for (encoding, bytes) in [(Encoding::Json, json.as_bytes()), (Encoding::Cbor, &cbor)] {
+            let error = encoding.decode_request(bytes, Some(Operation::Append)).unwrap_err();
+            assert!(error.message.starts_with(complaint), "{encoding:?} {json}: {}", error.message);
+            assert!(!error.message.contains('\u{1}'));
+        }
+    }
+    // The envelope too.
+    refused(r#"{"requestId":7}"#, "`requestId`: ");
+    refused(r#"{"spaceId":""}"#, "`spaceId`: ");
+}

@@ -168,7 +168,9 @@ impl Replica {
         now_ms: u64,
     ) -> ReplicaResult<Choice> {
         let ttl_ms = Some(self.options.subscription_ms);
-        let base = SubscribeRequest { ttl_ms, push: Some(Push::Hint), ..SubscribeRequest::default() };
+        let base = SubscribeRequest { ttl_ms, push: Some(self.options.push), ..SubscribeRequest::default() };
+        let names_max = session.limits.as_ref().map_or(NAMES_HARD_MAX, |limits| limits.subscribe_feeds_max);
+        let names_max = names_max.clamp(1, NAMES_HARD_MAX);
         let own = session.subscription.as_ref();
         let is_part = own.is_some_and(|own| own.feeds.iter().all(|feed| tail.binary_search(feed).is_ok()));
         let (request, feeds) = match own {
@@ -181,7 +183,7 @@ impl Replica {
             }
             Some(own) if is_part => {
                 let missing = tail.iter().filter(|feed| own.feeds.binary_search(feed).is_err());
-                let missing: Vec<i64> = missing.copied().take(NAMES_HARD_MAX).collect();
+                let missing: Vec<i64> = missing.copied().take(names_max).collect();
                 let feed_ids = Some(names(connection, &missing)?);
                 let mut feeds = [&own.feeds[..], &missing].concat();
                 feeds.sort_unstable();
@@ -189,7 +191,7 @@ impl Replica {
                 (SubscribeRequest { subscription_id, feed_ids, add: Some(true), ..base }, feeds)
             }
             replaced => {
-                let feeds: Vec<i64> = tail.iter().copied().take(NAMES_HARD_MAX).collect();
+                let feeds: Vec<i64> = tail.iter().copied().take(names_max).collect();
                 let feed_ids = Some(names(connection, &feeds)?);
                 let subscription_id = replaced.map(|own| own.id.clone());
                 (SubscribeRequest { subscription_id, feed_ids, ..base }, feeds)
@@ -257,8 +259,14 @@ impl Replica {
             repush: self.options.repush,
             parked: &session.parked,
         };
-        let blocks_max = session.push_blocks_max.unwrap_or(self.options.push_blocks_max);
-        let batch = outbox.batch(connection, blocks_max, self.options.push_bytes_max)?;
+        let mut blocks_max = session.push_blocks_max.unwrap_or(self.options.push_blocks_max);
+        let mut bytes_max = self.options.push_bytes_max;
+        if let Some(limits) = &session.limits {
+            blocks_max = blocks_max.min(limits.append_blocks_max).max(1);
+            // A message is in one frame, and its blocks count more than they mostly take there.
+            bytes_max = bytes_max.min(limits.append_bytes_max).min(limits.frame_bytes_max / 4 * 3);
+        }
+        let batch = outbox.batch(connection, blocks_max, bytes_max)?;
         if batch.rows.is_empty() {
             session.push_due_ms = now_ms + PUSH_IDLE_MS;
             return Ok(None);

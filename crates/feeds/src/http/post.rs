@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use alluvium_feed_protocol::{Encoding, Id, Operation, QueryRequest, Request as Message};
-use alluvium_http::{CollectLimits, Request, Response, collect};
+use alluvium_http::{CollectLimits, Response, collect};
 use http::{HeaderMap, header};
 
 use super::refusal::{Refusal, answer};
-use super::{BODY_OVERHEAD, State};
+use super::{BODY_OVERHEAD, Request, State};
 use crate::principal::Principal;
 
 /// Answers one message.
@@ -16,7 +16,7 @@ pub(super) async fn handle(
     principal: &Principal,
     space: &Id,
     operation: Option<Operation>,
-    request: Request,
+    request: &mut Request,
 ) -> Result<Response, Refusal> {
     let encoding = sent_encoding(request.headers())?;
     let wanted = wanted_encoding(request.headers(), encoding);
@@ -26,7 +26,10 @@ pub(super) async fn handle(
         discard_refused: !request.headers().contains_key(header::EXPECT),
         budget: &state.bodies,
     };
-    let body = collect(request.into_body(), limits).await?;
+    let body = match request.body_mut().take() {
+        Some(body) => collect(body, limits).await?,
+        None => bytes::Bytes::new(),
+    };
     let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
     drop(body);
     // A server that stops doesn't wait for news: whoever does gets what there is, and asks again elsewhere or later.

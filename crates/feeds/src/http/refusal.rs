@@ -5,7 +5,10 @@ use alluvium_feed_protocol::{
 };
 use alluvium_http::{Body, CollectError, ERROR_CODE, Response};
 use alluvium_websocket::HandshakeError;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+/// The first thing that an append is warned of, for whoever reads heads only.
+const WARNING: HeaderName = HeaderName::from_static("alluvium-warning");
 
 /// Why a request does not get as far as the service.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +92,8 @@ pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
         code = HeaderValue::from_str(&error.code).ok();
         retry_after_s = error.retry_after_ms.map(|ms| ms.div_ceil(1000));
     }
+    let warning = if let Answer::Append(append) = answer { append.warnings.first() } else { None };
+    let warning = warning.and_then(|warning| HeaderValue::from_str(warning).ok());
     let bytes = encoding.encode(answer).unwrap_or_else(|error| {
         tracing::error!(error, "an answer cannot be written");
         status = 500;
@@ -101,6 +106,9 @@ pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(code) = code {
         headers.insert(&ERROR_CODE, code);
+    }
+    if let Some(warning) = warning {
+        headers.insert(WARNING, warning);
     }
     if let Some(seconds) = retry_after_s {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

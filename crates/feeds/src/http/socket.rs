@@ -7,8 +7,10 @@
 //! What a reader does not take is bounded. A request is begun only while what its socket holds, answers included, leaves
 //! room for it ([`room`]); the others wait. While more than [`BACKLOG_BYTES`] wait in either direction, nothing more is
 //! read. While anything waits to be written, hints are merged in the listener instead. A reader that lets
-//! something wait for too long is dropped.
+//! something wait for too long is dropped. Subscriptions with `push: "blocks"` are sent blocks in place of hints: see
+//! [`push`]. A query with `stream` is answered page after page, each begun when there is room for it.
 
+mod push;
 mod room;
 
 use std::collections::{HashSet, VecDeque};
@@ -16,19 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use alluvium_feed_protocol::{Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, RequestId};
+use alluvium_feed_protocol::{
+    Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, QueryRequest, QueryResponse, RequestId,
+};
 use alluvium_feed_protocol::{Message as Outgoing, Request as Asked, Response as Answer};
-use alluvium_http::{Body, Request, Response, Upgraded};
+use alluvium_http::{Body, Response, Upgraded};
 use alluvium_websocket::{
     AcceptOptions, CloseCode, ConnectionOptions, Limits, Message, Progress, WebSocket, accept,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 
+use self::push::Pushing;
 pub(super) use self::room::Budget;
 use self::room::{Held, cost};
 use super::refusal::Refusal;
-use super::{State, credentials, principal};
+use super::{Request, State, credentials, principal};
 use crate::hub::Listener;
 use crate::principal::Principal;
 
@@ -64,6 +69,7 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
             open: HashSet::new(),
             running: JoinSet::new(),
             parked: VecDeque::new(),
+            pushing: Pushing::default(),
             waiting: Held::new(Arc::clone(&state.sockets)),
             busy: Held::new(Arc::clone(&state.sockets)),
             state,
@@ -108,11 +114,23 @@ struct Parked {
     bytes: usize,
 }
 
+/// What a task of a session has come to.
+enum Done {
+    /// A request that has been carried out.
+    Request(Box<Answered>),
+    /// Messages that nobody asked for, and what was set aside for them.
+    Pushed(Vec<Advanced>, usize),
+}
+
 /// A request that has been carried out.
-struct Done {
+struct Answered {
     request_id: RequestId,
     cost: usize,
     answer: Vec<u8>,
+    /// What the answer says about subscriptions that are sent blocks.
+    told: Option<push::Told>,
+    /// The query for the next page of a stream of them.
+    next: Option<(Id, QueryRequest)>,
 }
 
 /// Why a session ends.
@@ -130,6 +148,8 @@ struct Session {
     /// The requests without an answer.
     open: HashSet<RequestId>,
     running: JoinSet<Done>,
+    /// Subscriptions that are sent blocks.
+    pushing: Pushing,
     /// Requests for which there is no room yet.
     parked: VecDeque<Parked>,
     /// What they hold.
@@ -156,8 +176,9 @@ impl Session {
             }
             self.begin();
             let reads = waiting < BACKLOG_BYTES && self.waiting.bytes() < BACKLOG_BYTES;
-            let until =
-                *backlog_until.get_or_insert_with(|| Instant::now() + self.state.options.reader_timeout);
+            // Counted from when something began to wait, and not from when nothing did.
+            let latest = Instant::now() + self.state.options.reader_timeout;
+            let until = if waiting == 0 { latest } else { *backlog_until.get_or_insert(latest) };
             let reading = async {
                 if reads {
                     return socket.next_or_written().await;
@@ -181,8 +202,8 @@ impl Session {
                         return;
                     }
                 },
-                Some(done) = self.running.join_next() => self.finish(done).map(|answer| vec![answer]),
-                () = hinted, if waiting == 0 => {
+                Some(done) = self.running.join_next() => self.finish(done),
+                () = hinted, if waiting == 0 && !self.pushing.is_under_way() => {
                     hints_from = Instant::now() + HINT_INTERVAL;
                     Ok(self.hints(listener.take()))
                 }
@@ -208,8 +229,10 @@ impl Session {
         if code == CloseCode::AWAY {
             let finishing = async {
                 while let Some(done) = self.running.join_next().await {
-                    let Ok(answer) = self.finish(done) else { return };
-                    self.queue(&mut socket, answer);
+                    let Ok(answers) = self.finish(done) else { return };
+                    for answer in answers {
+                        self.queue(&mut socket, answer);
+                    }
                 }
             };
             drop(timeout(STOPPING_TIMEOUT, finishing).await);
@@ -244,6 +267,17 @@ impl Session {
                 )));
             }
         };
+        if let Asked::Hello(hello) = &asked
+            && let Some(token) = &hello.token
+        {
+            match self.state.gate.decide(Some(token)) {
+                Ok(principal) => (self.principal, self.credentials) = (principal, Some(token.clone())),
+                Err(code) => {
+                    let request_id = hello.request_id.clone();
+                    return Ok(Some(refused(encoding, request_id, code, "the caller is not let in")));
+                }
+            }
+        }
         let request_id = asked.request_id().clone();
         let refuse = |code, message| Ok(Some(refused(encoding, request_id.clone(), code, message)));
         let Some(space) = self.space_of(&asked) else {
@@ -283,7 +317,18 @@ impl Session {
         let (principal, names_space) = (self.principal.clone(), self.space.is_none());
         self.running.spawn(async move {
             let request_id = asked.request_id().clone();
+            let watched = push::Watched::of(&space, &asked);
+            let streamed = match &asked {
+                Asked::Query(query) if query.stream == Some(true) => Some(query.clone()),
+                _ => None,
+            };
             let mut answer = state.service.handle(&principal, &space, asked, Some(&listener)).await;
+            let told = watched.and_then(|watched| watched.told(&answer));
+            let next =
+                streamed.and_then(|query| next_page(query, &answer)).map(|query| (space.clone(), query));
+            if let Answer::Welcome(welcome) = &mut answer {
+                welcome.heartbeat_ms = u64::try_from(state.options.ping_interval.as_millis()).ok();
+            }
             if names_space {
                 answer.set_space_id(space);
             }
@@ -291,7 +336,7 @@ impl Session {
                 tracing::error!(error, "an answer cannot be written");
                 refused(encoding, request_id.clone(), ErrorCode::Internal, "the answer cannot be written")
             });
-            Done { request_id, cost, answer }
+            Done::Request(Box::new(Answered { request_id, cost, answer, told, next }))
         });
     }
 
@@ -308,20 +353,53 @@ impl Session {
         self.space.clone().or_else(named)
     }
 
-    fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<Vec<u8>, End> {
-        let done = done.map_err(|_| (CloseCode::INTERNAL, "a request was not finished"))?;
-        self.open.remove(&done.request_id);
+    fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<Vec<Vec<u8>>, End> {
+        let done = match done.map_err(|_| (CloseCode::INTERNAL, "a request was not finished"))? {
+            Done::Request(done) => done,
+            Done::Pushed(messages, cost) => {
+                self.busy.release(cost);
+                self.pushing.done(&messages);
+                return Ok(messages.iter().filter_map(|message| self.encoded(message)).collect());
+            }
+        };
         self.busy.release(done.cost);
-        Ok(done.answer)
+        if let Some(told) = done.told {
+            self.pushing.note(told);
+        }
+        match done.next {
+            // The request stays open under its name.
+            Some((space, query)) => {
+                let encoding = self.encoding.unwrap_or(Encoding::Json);
+                self.parked.push_back(Parked { space, asked: Asked::Query(query), encoding, bytes: 0 });
+            }
+            None => drop(self.open.remove(&done.request_id)),
+        }
+        Ok(vec![done.answer])
     }
 
-    fn hints(&self, hints: Vec<FeedAdvanced>) -> Vec<Vec<u8>> {
-        let encoding = self.encoding.unwrap_or(Encoding::Json);
-        let advanced = |hint| {
-            let message = Outgoing::Advanced(Advanced::FeedAdvanced(hint));
-            encoding.encode(&message).ok()
-        };
-        hints.into_iter().filter_map(advanced).collect()
+    /// Hints to be sent at once. Those in whose place blocks are sent follow when these are read.
+    fn hints(&mut self, hints: Vec<FeedAdvanced>) -> Vec<Vec<u8>> {
+        let has_room = self.busy.has_room(push::COST);
+        let (pushed, plain): (Vec<_>, Vec<_>) = hints
+            .into_iter()
+            .map(|hint| (self.pushing.after(&hint), hint))
+            .partition(|(after, _)| has_room && after.is_some());
+        if !pushed.is_empty() {
+            self.busy.add(push::COST);
+            self.pushing.begin();
+            let (state, principal) = (Arc::clone(&self.state), self.principal.clone());
+            self.running.spawn_blocking(move || {
+                Done::Pushed(push::messages(&state.service, &principal, pushed), push::COST)
+            });
+        }
+        let plain: Vec<Advanced> = plain.into_iter().map(|(_, hint)| Advanced::FeedAdvanced(hint)).collect();
+        self.pushing.passed(&plain);
+        plain.iter().filter_map(|message| self.encoded(message)).collect()
+    }
+
+    fn encoded(&self, message: &Advanced) -> Option<Vec<u8>> {
+        let message = Outgoing::Advanced(message.clone());
+        self.encoding.unwrap_or(Encoding::Json).encode(&message).ok()
     }
 
     fn queue(&self, socket: &mut WebSocket<Upgraded>, bytes: Vec<u8>) {
@@ -335,6 +413,22 @@ impl Session {
             tracing::debug!(%error, "a message was not sent");
         }
     }
+}
+
+/// The query for the page after an answer, if there is one. It expects the history that the answer is from.
+fn next_page(query: QueryRequest, answer: &Answer) -> Option<QueryRequest> {
+    let Answer::Query(QueryResponse { next_cursor, has_more: true, server_token, check, .. }) = answer else {
+        return None;
+    };
+    Some(QueryRequest {
+        cursor: Some(*next_cursor),
+        wait_ms: None,
+        since: None,
+        expected_server_token: Some(server_token.clone()),
+        expected_position: Some(*next_cursor),
+        expected_check: *check,
+        ..query
+    })
 }
 
 fn refused(encoding: Encoding, request_id: RequestId, code: ErrorCode, message: &str) -> Vec<u8> {

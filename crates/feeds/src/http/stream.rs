@@ -10,12 +10,12 @@ use std::time::Duration;
 use alluvium_feed_protocol::{
     Block, Encoding, Id, QueryRequest, QueryResponse, Request as Message, Response as Answer,
 };
-use alluvium_http::{Body, BodyError, Feed, Request, Response};
+use alluvium_http::{Body, BodyError, Feed, Response};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 
-use super::State;
 use super::refusal::Refusal;
+use super::{Request, State};
 use crate::principal::Principal;
 
 /// Blocks of one response.

@@ -185,3 +185,62 @@ fn appends_that_wait_together_are_each_whole_or_not_at_all() {
     let data: Vec<_> = authority.after(0).blocks.into_iter().map(|block| block.data.0).collect();
     assert_eq!(data, ["x", "z"]);
 }
+
+#[test]
+fn more_than_is_good_for_a_feed_or_a_space_is_said_and_counted_but_not_refused() {
+    let mut options = Authority::new().options.clone();
+    options.limits.feed_blocks_soft_max = 2;
+    options.limits.feeds_soft_max = 2;
+    let authority = Authority::with(options);
+    let first = authority.append(append((0..2).map(|n| block("f", "a", n, "x")).collect()));
+    assert_eq!((first.warnings.len(), authority.service().counted().over_soft_limit), (0, 0));
+    let third = authority.append(append((2..4).map(|n| block("f", "a", n, "x")).collect()));
+    assert!(matches!(&third.warnings[..], [only] if only.contains("`f`")), "{:?}", third.warnings);
+    authority.append(append(vec![block("g", "a", 0, "x")]));
+    let new = authority.append(append(vec![block("h", "a", 0, "x")]));
+    assert!(matches!(&new.warnings[..], [only] if only.contains("the space")), "{:?}", new.warnings);
+    authority.append(append(vec![block("h", "a", 0, "x"), block("h", "a", 1, "x"), block("g", "a", 0, "y")]));
+    let counters = authority.service().counted();
+    assert_eq!((counters.appends, counters.blocks), (5, 9));
+    assert_eq!((counters.duplicates, counters.conflicts, counters.over_soft_limit), (1, 1, 2));
+    assert_eq!(counters.open_spaces, 1);
+}
+
+#[test]
+fn requests_of_one_transaction_see_what_the_ones_before_have_done_and_not_what_was_refused() {
+    let authority = Authority::new();
+    let feed_of = |names: &str| append(vec![block(names, "a", 0, "x")]);
+    let named = |name: &str, request: AppendRequest| AppendRequest {
+        namespace: Some(namespace(name)),
+        strict: Some(true),
+        ..request
+    };
+    let bad = append(vec![block("g", "a", 0, "x"), block("f", "a", 0, "other bytes")]);
+    let batch = vec![
+        named("one", feed_of("f")),
+        named("one", bad),
+        named("two", feed_of("g")),
+        named("one", append(vec![block("f", "a", 1, "x")])),
+    ];
+    let anyone = alluvium_feeds::Principal::anyone();
+    let answers = authority.service().append_blocking(&anyone, &id("space"), batch);
+    let positions = |answer: &Response| match answer {
+        Response::Append(response) => response.positions.clone(),
+        Response::Error(error) => panic!("{error:?}"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(positions(&answers[0]), [1]);
+    assert!(matches!(&answers[1], Response::Error(error) if error.code == "block_conflict"));
+    assert_eq!((positions(&answers[2]), positions(&answers[3])), (vec![2], vec![3]));
+    let listed = authority.list(ListFeedsRequest::default()).feeds;
+    let seen: Vec<_> = listed.iter().map(|feed| (feed.feed_id.as_str(), feed.block_count)).collect();
+    assert_eq!(seen, [("f", 2), ("g", 1)]);
+    // What was pruned is counted from what is left, not from what the writer remembers.
+    authority.service().prune(&id("space"), &id("f"), 2).unwrap();
+    authority.append(append(vec![block("f", "a", 2, "x")]));
+    let listed = authority.list(ListFeedsRequest::default()).feeds;
+    assert_eq!(
+        (listed[0].block_count, listed[0].first_position, listed[0].pruned_below),
+        (2, Some(3), Some(2))
+    );
+}

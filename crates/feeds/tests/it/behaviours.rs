@@ -30,7 +30,7 @@ const TABLE: &[(&str, &[&str])] = &[
             SIMULATION,
         ],
     ),
-    ("R10 from a time on", &["a_time_stands_for_the_first_position_since_then"]),
+    ("R10 from a time on", &["a_time_stands_for_the_first_position_since_then", SIMULATION]),
     ("R11 R31 settings and local numbers stay here", &["local_numbers_never_leave_the_store"]),
     ("R13 selectors", &["selectors_pick_by_namespace_prefix_and_own_writing", SIMULATION]),
     (
@@ -87,7 +87,13 @@ const TABLE: &[(&str, &[&str])] = &[
         "R38 R39 B4 B10 after the cursor, of the named feeds",
         &["only_blocks_after_the_cursor_are_given", "one_cursor_serves_feeds_of_several_namespaces"],
     ),
-    ("R40 pages", &["pages_follow_each_other_without_gap_or_repetition"]),
+    (
+        "R40 pages, or a stream of them",
+        &[
+            "pages_follow_each_other_without_gap_or_repetition",
+            "pages_come_as_a_stream_under_one_name_until_there_are_no_more",
+        ],
+    ),
     (
         "R41 R42 D9 B3 subscriptions",
         &[
@@ -138,7 +144,14 @@ const TABLE: &[(&str, &[&str])] = &[
         "B19 B35 what is left survives a restart",
         &["a_file_works_without_a_server_and_remembers_who_writes_where", SIMULATION],
     ),
-    ("B20 B21 a caught-up reader", &["a_quiet_selection_moves_its_cursor_to_the_head"]),
+    (
+        "B20 B21 a caught-up reader",
+        &[
+            "a_quiet_selection_moves_its_cursor_to_the_head",
+            "a_commit_makes_only_those_ask_the_store_whom_it_concerns",
+            "those_who_wait_by_namespace_hear_of_new_feeds_and_of_nothing_hidden",
+        ],
+    ),
     (
         "B24-B26 sealed data",
         &[
@@ -172,6 +185,39 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "B51 one subscription for everything that selectors pick",
         &["one_cursor_serves_feeds_of_several_namespaces", SIMULATION],
+    ),
+    (
+        "pushed blocks",
+        &[
+            "blocks_are_pushed_to_who_asks_for_them_each_once_and_in_order",
+            "more_than_is_pushed_at_once_is_a_hint_and_blocks_follow_again_after_it",
+            "pushed_blocks_are_taken_only_where_they_follow_on_what_is_here",
+            SIMULATION,
+        ],
+    ),
+    (
+        "greetings, limits and warnings",
+        &[
+            "a_greeting_tells_when_the_server_pings_and_brings_new_credentials",
+            "what_a_server_accepts_is_kept_to",
+            "more_than_is_good_for_a_feed_or_a_space_is_said_and_counted_but_not_refused",
+            "a_warning_stands_in_the_head_too",
+        ],
+    ),
+    (
+        "what was pruned is said, feed by feed",
+        &[
+            "pruned_blocks_are_gone_and_said_to_be_and_their_numbers_stay_used",
+            "a_replica_knows_from_where_a_pruned_feed_is_complete",
+        ],
+    ),
+    ("what is wrong with a message is said", &["an_error_names_the_field_at_fault_in_either_encoding"]),
+    (
+        "a disk that takes nothing",
+        &[
+            "a_file_is_readable_where_nothing_can_be_written_and_writable_again_where_it_can",
+            "a_guard_that_cannot_be_written_keeps_nobody_from_reading",
+        ],
     ),
     (
         "B53 waits after failures",

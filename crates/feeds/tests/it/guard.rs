@@ -107,3 +107,20 @@ fn more_spaces_than_may_be_open_take_turns() {
     tokens.dedup();
     assert_eq!(tokens.len(), 5);
 }
+
+#[test]
+fn a_guard_that_cannot_be_written_keeps_nobody_from_reading() {
+    let mut authority = Authority::new();
+    let before = authority.append(append(vec![block("f", "a", 0, "x")]));
+    authority.service().close();
+    authority.service = None;
+    // What is written first when a guard is replaced, and can't be.
+    let in_the_way = folder(&authority).join("guard.new");
+    fs::create_dir(&in_the_way).unwrap();
+    authority.start();
+    assert_eq!(authority.after(0).server_token, before.server_token);
+    // Appends go on too: the blocks themselves are safe.
+    assert_eq!(authority.append(append(vec![block("f", "a", 1, "x")])).positions, [2]);
+    authority.restart();
+    assert_eq!(authority.after(0).blocks.len(), 2);
+}

@@ -285,3 +285,44 @@ fn an_event_stream_has_what_is_there_and_what_follows() {
     assert!(until("data:[").contains("\"position\":2"));
     assert!(until("streamNextOffset").contains("\"upToDate\":true"));
 }
+
+#[test]
+fn who_sends_first_and_reads_then_sees_why_it_was_refused_and_may_go_on() {
+    let site = Site::open(Arc::new(WordGate), SurfaceOptions::default());
+    let body = vec![b' '; 3 * 1024 * 1024];
+    for (head, status) in [
+        ("POST /feeds/v1/spaces/space/dance HTTP/1.1", 404),
+        ("PUT /feeds/v1/spaces/space/append HTTP/1.1", 405),
+        ("POST /feeds/v1/spaces/space/append HTTP/1.1", 401),
+        (
+            "POST /feeds/v1/spaces/space/append HTTP/1.1\r\nauthorization: Bearer word\r\ncontent-type: a/b",
+            415,
+        ),
+    ] {
+        let mut socket = TcpStream::connect(site.server.address()).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        for _ in 0..2 {
+            write!(socket, "{head}\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
+            socket.write_all(&body).unwrap();
+            let mut reader = BufReader::new(&socket);
+            let (answered, headers) = head_of(&mut reader);
+            assert_eq!(answered, status, "{head}");
+            let length =
+                headers.iter().find(|(name, _)| name == "content-length").unwrap().1.parse().unwrap();
+            let mut answer = vec![0; length];
+            reader.read_exact(&mut answer).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_warning_stands_in_the_head_too() {
+    let site = Site::anyone();
+    let old = br#"{"blocks":[{"actorId":"a","sequence":0,"timestamp":1,"data":"eA=="}]}"#;
+    let answer = site.post("append", Encoding::Json, old);
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("alluvium-warning").is_some_and(|warning| warning.contains("clock")));
+    let now =
+        site.post("append", Encoding::Json, br#"{"blocks":[{"actorId":"a","sequence":1,"data":"eA=="}]}"#);
+    assert_eq!(now.header("alluvium-warning"), None);
+}

@@ -30,7 +30,8 @@ fn no_statement_scans_the_blocks() {
     let folder = folder.filter(|path| path.is_dir()).collect::<Vec<_>>().pop().unwrap();
     let connection = Connection::open(folder.join("space.sqlite")).unwrap();
     let others = OTHERS.iter().map(|statement| (*statement).to_owned());
-    for statement in page::statements().into_iter().chain(others) {
+    let numbers = std::iter::once(alluvium_feed_store::feeds::NUMBERS.to_owned());
+    for statement in page::statements().into_iter().chain(numbers).chain(others) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
         let mut rows = explained.raw_query();
         let mut plan = Vec::new();

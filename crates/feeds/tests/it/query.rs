@@ -1,10 +1,10 @@
 //! Queries: cursors, selections, pages, the head, pruning.
 
 use alluvium_feed_protocol::{
-    AppendRequest, Check, ErrorCode, ListFeedsRequest, QueryRequest, Request, Token,
+    AppendRequest, Check, ErrorCode, ListFeedsRequest, Pruned, QueryRequest, Request, Token,
 };
 
-use crate::support::{Authority, append, block, id, namespace};
+use crate::support::{Authority, NOW_MS, append, block, id, namespace};
 
 /// Ten blocks, alternating between the feeds `even` and `odd`, each in a namespace of that name.
 fn filled() -> Authority {
@@ -145,6 +145,7 @@ fn pruned_blocks_are_gone_and_said_to_be_and_their_numbers_stay_used() {
     let page = authority.after(0);
     assert_eq!(positions(&page.blocks), [2, 4, 6, 7, 8, 9, 10]);
     assert_eq!(page.pruned_below, Some(6));
+    assert_eq!(page.pruned, [Pruned { feed_id: id("even"), below: 6 }]);
     let odd = QueryRequest { feed_ids: Some(vec![id("odd")]), ..QueryRequest::default() };
     assert_eq!(authority.query(odd).pruned_below, None);
     assert_eq!(authority.after(6).pruned_below, None);
@@ -180,4 +181,17 @@ fn a_deleted_space_says_so() {
     authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceDeleted);
     let request = Request::Append(append(vec![block("f", "a", 0, "x")]));
     authority.refused(request, ErrorCode::SpaceDeleted);
+}
+
+#[test]
+fn a_listing_tells_the_authors_clock_in_the_last_block_of_each_feed() {
+    let authority = Authority::new();
+    let mut late = block("f", "b", 9, "x");
+    late.timestamp = Some(NOW_MS + 5);
+    let mut silent = block("g", "b", 0, "x");
+    silent.timestamp = None;
+    authority.append(append(vec![block("f", "a", 0, "x"), late, silent]));
+    let listed = authority.list(ListFeedsRequest::default()).feeds;
+    let clocks: Vec<_> = listed.iter().map(|feed| feed.last_timestamp).collect();
+    assert_eq!(clocks, [Some(NOW_MS + 5), None]);
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use alluvium_env::Env;
-use alluvium_feed_protocol::{Data, FeedAdvanced, From, Id, Request, Response, Selector, signature};
+use alluvium_feed_protocol::{
+    Advanced, BlocksPushed, Data, From, Id, Limits, Request, Response, Selector, SubscribeResponse, Token,
+    signature,
+};
 use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
 use alluvium_feed_store::{Cypher, Durability};
 use alluvium_feeds::{Listener, Principal, Service};
@@ -24,12 +27,12 @@ impl Transport for Direct {
         Ok(self.service.handle(&Principal::anyone(), space, request, Some(&self.listener)).await)
     }
 
-    async fn hint(&self) -> FeedAdvanced {
+    async fn hint(&self) -> Advanced {
         loop {
             self.listener.ready().await;
             // One is as good as many: each only says that there is something.
             if let Some(hint) = self.listener.take().pop() {
-                return hint;
+                return Advanced::FeedAdvanced(hint);
             }
         }
     }
@@ -246,4 +249,97 @@ fn a_block_that_no_server_takes_is_refused_at_once() {
     let refused = peer.replica.lock().append(&id("space"), &id("f"), None, vec![0; 11]);
     assert!(matches!(refused, Err(ReplicaError::TooLarge { bytes: 11, bytes_max: 10 })));
     assert!(peer.read("f").is_empty());
+}
+
+/// Connects a peer and answers it until it has its subscription.
+fn attached(peer: &Peer, authority: &Authority) -> SubscribeResponse {
+    let mut replica = peer.replica.lock();
+    replica.connected(&id("space"));
+    loop {
+        let request = replica.next_request(&id("space")).unwrap().expect("something to ask");
+        let answer = authority.handle(request);
+        let found = if let Response::Subscribe(answer) = &answer { Some(answer.clone()) } else { None };
+        replica.answered(&id("space"), answer).unwrap();
+        if let Some(found) = found {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn pushed_blocks_are_taken_only_where_they_follow_on_what_is_here() {
+    let authority = Authority::new();
+    let (writer, reader) = (Peer::new(options()), Peer::new(options()));
+    writer.write("f", "one");
+    writer.until(&authority, Peer::is_settled).await;
+    reader.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    reader.until(&authority, |reader| reader.is_settled() && !reader.read("f").is_empty()).await;
+    // It stays connected, but asks nobody: what comes now is only what is pushed.
+    let subscription = attached(&reader, &authority);
+    for text in ["two", "three"] {
+        writer.write("f", text);
+    }
+    writer.until(&authority, Peer::is_settled).await;
+    let page = authority.after(1);
+    let pushed = |after: u64, from: usize| BlocksPushed {
+        space_id: id("space"),
+        subscription_id: subscription.subscription_id.clone(),
+        after,
+        blocks: page.blocks[from..].to_vec(),
+        position: page.next_cursor,
+        server_token: page.server_token.clone(),
+        check: page.check,
+    };
+    let read = |message: BlocksPushed| {
+        reader.replica.lock().pushed(message).unwrap();
+        reader.read("f").len()
+    };
+    let gap = pushed(2, 1);
+    let elsewhere = BlocksPushed { server_token: Token::from_random(7), ..pushed(1, 0) };
+    let unknown = BlocksPushed { subscription_id: id("another"), ..pushed(1, 0) };
+    for message in [gap, elsewhere, unknown] {
+        assert_eq!(read(message), 1, "a hint and no more");
+    }
+    let mut nonsense = pushed(1, 0);
+    nonsense.blocks.reverse();
+    assert_eq!(read(nonsense), 1);
+    assert_eq!(read(pushed(1, 0)), 3);
+    assert_eq!(read(pushed(1, 0)), 3, "what came already");
+    assert_eq!(reader.replica.lock().status(&id("space")).unwrap().position, 3);
+}
+
+#[test]
+fn what_a_server_accepts_is_kept_to() {
+    let peer = Peer::new(options());
+    for number in 0..10 {
+        peer.write("f", &number.to_string());
+    }
+    let mut replica = peer.replica.lock();
+    replica.connected(&id("space"));
+    replica.set_limits(&id("space"), Limits { append_blocks_max: 4, ..Limits::default() });
+    let Some(Request::Append(append)) = replica.next_request(&id("space")).unwrap() else { panic!() };
+    assert_eq!(append.blocks.len(), 4);
+}
+
+#[tokio::test]
+async fn a_replica_knows_from_where_a_pruned_feed_is_complete() {
+    let authority = Authority::new();
+    let (writer, reader) = (Peer::new(options()), Peer::new(options()));
+    for number in 0..6 {
+        writer.write(if number % 2 == 0 { "even" } else { "odd" }, "x");
+    }
+    writer.until(&authority, Peer::is_settled).await;
+    authority.service().prune(&id("space"), &id("even"), 4).unwrap();
+    for feed in ["even", "odd"] {
+        reader.replica.lock().replicate(&id("space"), &id(feed), From::Beginning).unwrap();
+    }
+    reader.until(&authority, |reader| reader.is_settled() && reader.read("odd").len() == 3).await;
+    let known = reader.replica.lock().feeds(&id("space")).unwrap();
+    let known: Vec<_> = known.iter().map(|feed| (feed.feed_id.as_str(), feed.pruned_below)).collect();
+    assert_eq!(known, [("even", Some(4)), ("odd", None)]);
+    // Another history: nothing is known of what that one has lost.
+    let fresh = Authority::new();
+    reader.until(&fresh, |reader| reader.is_settled() && !fresh.after(0).blocks.is_empty()).await;
+    let known = reader.replica.lock().feeds(&id("space")).unwrap();
+    assert!(known.iter().all(|feed| feed.pruned_below.is_none()));
 }

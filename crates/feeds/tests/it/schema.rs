@@ -1,7 +1,7 @@
 //! The tables of the protocol's text, in a file as it is made.
 
 use alluvium_feed_store::rusqlite::Connection;
-use alluvium_feed_store::{Database, Durability};
+use alluvium_feed_store::{Database, Durability, StoreError};
 
 /// Columns as the protocol has them, with their types, and whether they may be missing.
 const TABLES: &[(&str, &[(&str, &str)])] = &[
@@ -76,15 +76,50 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     drop(Database::open(&path, Durability::Process).unwrap());
     let connection = Connection::open(&path).unwrap();
     let older = "DROP TABLE settings; ALTER TABLE replication DROP COLUMN fromTime;
-                 DELETE FROM migrations WHERE version = 2;
-                 INSERT INTO feeds (feedPrivateId, spaceId, feedId) VALUES (1, 's', 'f');";
+                 ALTER TABLE feeds DROP COLUMN lastTimestamp;
+                 DELETE FROM migrations WHERE version > 1;
+                 INSERT INTO feeds (feedPrivateId, spaceId, feedId, headPosition) VALUES (1, 's', 'f', 7);
+                 INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, insertionTimestamp,
+                 timestamp, dataHash, data) VALUES (1, 1, 7, 0, 'a', 0, 42, x'00', x'01');";
     connection.execute_batch(older).unwrap();
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);
-        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2"]);
+        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3"]);
         assert!(strings(&connection, "SELECT name FROM settings").is_empty());
+        assert_eq!(strings(&connection, "SELECT CAST(lastTimestamp AS TEXT) FROM feeds"), ["42"]);
     }
     connection.execute("INSERT INTO migrations (version) VALUES (99)", []).unwrap();
     assert!(Database::open(&path, Durability::Process).is_err(), "a file of a later version is left alone");
+}
+
+#[test]
+fn a_file_is_readable_where_nothing_can_be_written_and_writable_again_where_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f.sqlite");
+    let fill = "INSERT INTO spaces (spaceId) VALUES ('s')";
+    let database = Database::open(&path, Durability::Process).unwrap();
+    database.write::<_, StoreError>(|transaction| Ok(transaction.execute(fill, [])?)).unwrap();
+    drop(database);
+    // The index that connections share can't be made: what a full disk leaves of a start.
+    let index = folder.path().join("f.sqlite-shm");
+    std::fs::create_dir(&index).unwrap();
+    let database = Database::open(&path, Durability::Process).unwrap();
+    let count = |database: &Database| {
+        let sql = "SELECT count(*) FROM spaces";
+        database.read::<u64, StoreError>(|connection| Ok(connection.query_row(sql, [], |row| row.get(0))?))
+    };
+    let more = |database: &Database| {
+        let sql = "INSERT INTO spaces (spaceId) VALUES ('t')";
+        database.write::<_, StoreError>(|transaction| Ok(transaction.execute(sql, [])?))
+    };
+    for _ in 0..2 {
+        assert_eq!(count(&database).unwrap(), 1);
+        assert!(more(&database).is_err());
+    }
+    std::fs::remove_dir(&index).unwrap();
+    more(&database).unwrap();
+    assert_eq!(count(&database).unwrap(), 2);
+    database.rest().unwrap();
+    assert_eq!(std::fs::metadata(folder.path().join("f.sqlite-wal")).unwrap().len(), 0);
 }

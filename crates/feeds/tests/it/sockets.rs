@@ -467,3 +467,106 @@ fn a_reader_that_lets_something_wait_for_too_long_is_dropped() {
     };
     assert!(answered < 32, "{ended:?}");
 }
+
+#[test]
+fn blocks_are_pushed_to_who_asks_for_them_each_once_and_in_order() {
+    for path in [ONE_SPACE, "/feeds/v1/ws"] {
+        let site = Site::anyone();
+        site.authority.append(append(vec![block("f", "a", 0, "before")]));
+        let mut talk = Talk::open(&site, path, Encoding::Cbor);
+        talk.send_json(&json!({
+            "_tag": "SubscribeRequest", "requestId": "s", "spaceId": "space", "feedIds": ["f"], "push": "blocks",
+        }));
+        let Response::Subscribe(subscribed) = talk.answer() else { panic!() };
+        for n in 1..50 {
+            site.authority.append(append(vec![block("f", "a", n, "x"), block("g", "a", n, "not asked for")]));
+        }
+        let (mut after, mut sequences) = (subscribed.max_position, Vec::new());
+        while sequences.len() < 49 {
+            let Ok(Message::Advanced(Advanced::BlocksPushed(pushed))) = talk.next() else { panic!() };
+            assert_eq!((pushed.after, &pushed.server_token), (after, &subscribed.server_token));
+            assert!(pushed.check.is_some() && pushed.blocks.iter().all(|b| b.position > Some(after)));
+            after = pushed.position;
+            sequences.extend(pushed.blocks.iter().map(|block| block.sequence));
+        }
+        assert_eq!(sequences, (1..50).collect::<Vec<_>>());
+        // Who pulls in between is sent nothing twice.
+        site.authority.append(append(vec![block("g", "b", 0, "moves the head")]));
+        talk.send_json(&json!({
+            "_tag": "QueryRequest", "requestId": "q", "spaceId": "space", "cursor": after,
+            "subscriptionId": subscribed.subscription_id.as_str(),
+        }));
+        let Response::Query(page) = talk.answer() else { panic!() };
+        site.authority.append(append(vec![block("f", "b", 0, "x")]));
+        let Ok(Message::Advanced(Advanced::BlocksPushed(pushed))) = talk.next() else { panic!() };
+        assert_eq!((pushed.after, pushed.blocks.len()), (page.next_cursor, 1));
+    }
+}
+
+#[test]
+fn more_than_is_pushed_at_once_is_a_hint_and_blocks_follow_again_after_it() {
+    let site = Site::anyone();
+    let mut talk = Talk::open(&site, ONE_SPACE, Encoding::Json);
+    let subscribe = json!({ "_tag": "SubscribeRequest", "requestId": "s", "all": true, "push": "blocks" });
+    talk.send_json(&subscribe);
+    assert!(matches!(talk.answer(), Response::Subscribe(_)));
+    site.authority.append(append((0..400).map(|n| block("f", "a", n, "x")).collect()));
+    assert_eq!(talk.hint().position, 400);
+    site.authority.append(append(vec![block("f", "a", 400, "x")]));
+    let Ok(Message::Advanced(Advanced::BlocksPushed(pushed))) = talk.next() else { panic!() };
+    assert_eq!((pushed.after, pushed.position, pushed.blocks.len()), (400, 401, 1));
+}
+
+#[test]
+fn pages_come_as_a_stream_under_one_name_until_there_are_no_more() {
+    let site = Site::anyone();
+    site.authority.append(append((0..100).map(|n| block("f", "a", n, "x")).collect()));
+    let mut talk = Talk::open(&site, ONE_SPACE, Encoding::Json);
+    talk.send_json(&json!({ "_tag": "QueryRequest", "requestId": "q", "limit": 30, "stream": true }));
+    talk.send_json(&json!({ "_tag": "QueryRequest", "requestId": "q" }));
+    let (mut sequences, mut ends, mut refusals) = (Vec::new(), 0, 0);
+    while ends == 0 || refusals == 0 {
+        match talk.answer() {
+            Response::Query(page) => {
+                assert_eq!(page.request_id.as_str(), "q");
+                sequences.extend(page.blocks.iter().map(|block| block.sequence));
+                ends += usize::from(!page.has_more);
+            }
+            // The name is taken as long as the stream lasts.
+            Response::Error(error) => {
+                assert_eq!(error.code, "bad_request");
+                refusals += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(sequences, (0..100).collect::<Vec<_>>());
+    talk.send_json(&json!({ "_tag": "QueryRequest", "requestId": "q", "limit": 30 }));
+    assert!(matches!(talk.answer(), Response::Query(page) if page.has_more));
+}
+
+#[test]
+fn a_greeting_tells_when_the_server_pings_and_brings_new_credentials() {
+    let gate = Arc::new(WordGate(AtomicBool::new(true)));
+    let site = Site::open(Arc::clone(&gate) as _, SurfaceOptions::default());
+    let mut talk = Talk::try_open(&site, ONE_SPACE, &["feeds.bearer.word", "feeds.v1.json"]).unwrap();
+    talk.send_json(&json!({ "_tag": "Hello", "requestId": "1", "token": "word" }));
+    assert!(matches!(talk.answer(), Response::Welcome(welcome) if welcome.heartbeat_ms == Some(30_000)));
+    talk.send_json(&json!({ "_tag": "Hello", "requestId": "2", "token": "another" }));
+    assert_eq!(talk.refusal(), ("2".to_owned(), "unauthorized".to_owned()));
+    // What it had is still good.
+    talk.send_json(&json!({ "_tag": "ListFeedsRequest", "requestId": "3" }));
+    assert!(matches!(talk.answer(), Response::ListFeeds(_)));
+}
+
+#[test]
+fn a_socket_that_was_idle_is_not_taken_for_one_that_does_not_read() {
+    let options = SurfaceOptions { reader_timeout: Duration::from_millis(700), ..SurfaceOptions::default() };
+    let site = Site::open(Arc::new(OpenGate), options);
+    let mut talk = Talk::open(&site, ONE_SPACE, Encoding::Json);
+    for _ in 0..3 {
+        // Nothing is said for longer than a reader may take.
+        talk.send_json(&json!({ "_tag": "QueryRequest", "requestId": "q", "waitMs": 800 }));
+        assert!(matches!(talk.answer(), Response::Query(page) if page.blocks.is_empty()));
+    }
+}

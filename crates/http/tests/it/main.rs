@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
+mod http2;
 mod requests;
 mod roaming;
 mod slow_readers;
+mod tls;
 mod upgrade;
 
 use std::{
@@ -15,8 +17,8 @@ use std::{
 };
 
 use alluvium_http::{
-    Body, BodyBudget, BodyError, CollectLimits, Drained, Handler, Request, Response, ResponseBudget, Server,
-    ServerOptions, Shutdown, bind, collect, error_response,
+    Body, BodyBudget, BodyError, CollectLimits, CounterSnapshot, Drained, Front, Handler, Request, Response,
+    ResponseBudget, Server, ServerOptions, Shutdown, bind, collect, error_response,
 };
 use bytes::Bytes;
 use http::StatusCode;
@@ -47,6 +49,7 @@ impl Handler for Bodies {
                     }
                 }
             }
+            "/host" => return http2::host(&request),
             "/pieces" => Body::pieces([&b"one "[..], b"two"].map(Bytes::from_static).into()),
             "/chunks" => Body::chunks(7, async |mut feed| {
                 feed.send(Bytes::from_static(b"one ")).await;
@@ -85,6 +88,15 @@ fn start(reactors: usize, bodies_bytes_max: usize) -> Server<Bodies> {
 }
 
 fn start_with(reactors: usize, bodies_bytes_max: usize, responses: Arc<ResponseBudget>) -> Server<Bodies> {
+    start_front(reactors, bodies_bytes_max, responses, Front::default())
+}
+
+fn start_front(
+    reactors: usize,
+    bodies_bytes_max: usize,
+    responses: Arc<ResponseBudget>,
+    front: Front,
+) -> Server<Bodies> {
     let shutdown = Shutdown::new();
     let budget = BodyBudget::new(bodies_bytes_max);
     let handler = Bodies { shutdown: shutdown.clone(), budget, responses: Arc::clone(&responses) };
@@ -97,7 +109,11 @@ fn start_with(reactors: usize, bodies_bytes_max: usize, responses: Arc<ResponseB
         responses,
     };
     let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    Server::start(listener, handler, options, shutdown).unwrap()
+    Server::start_with(listener, handler, options, front, shutdown).unwrap()
+}
+
+fn counters(server: &Server<Bodies>) -> CounterSnapshot {
+    server.counters()
 }
 
 fn send(server: &Server<Bodies>, request: &str) -> BufReader<TcpStream> {

@@ -82,6 +82,44 @@ fn an_http_1_1_request_has_one_host_and_only_expectations_that_are_known() {
 }
 
 #[test]
+fn a_head_that_no_parser_shall_see_is_refused_with_a_reason_after_what_came_before_it() {
+    let server = start(1, 0);
+    let first = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nok";
+    let long = format!("GET / HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n", "x".repeat(8 * 1024));
+    let many = format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", "a:\r\n".repeat(100));
+    let line = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(8 * 1024));
+    let empty = "\r\n".repeat(5 * 1024);
+    let faulty = [
+        (long.as_str(), 431, "head_too_large"),
+        (&many, 431, "too_many_headers"),
+        (&line, 431, "head_too_large"),
+        (&empty, 431, "head_too_large"),
+        ("GET / HTTP/1.1\nhost: x\r\n\r\n", 400, "malformed_head"),
+        ("GET / HTTP/1.1\r\nhost: x\n\r\n", 400, "malformed_head"),
+        ("GET / HTTP/1.1\r\nhost: x\r\n\n", 400, "malformed_head"),
+        ("GET / HTTP/1.1\r\nhost: x\r\n folded\r\n\r\n", 400, ""),
+        ("GET / HTTP/1.1\r\n host: x\r\n\r\n", 400, ""),
+        ("GET / HTTP/1.1\r\nhost: x\r\na\0b: c\r\n\r\n", 400, ""),
+        ("GET / HTTP/1.1\r\nhost: x\r\na: b\rc\r\n\r\n", 400, ""),
+    ];
+    for (head, status, code) in faulty {
+        for before in ["", first] {
+            let text = answers(&server, &format!("{before}{head}GET /pieces HTTP/1.1\r\nhost: x\r\n\r\n"));
+            let last = text.rsplit("HTTP/1.1 ").next().unwrap();
+            assert!(last.starts_with(&status.to_string()) && last.contains(code), "{head:.40}: {text}");
+            assert_eq!(
+                text.matches("HTTP/1.1").count(),
+                1 + usize::from(!before.is_empty()),
+                "{head:.40}: {text}"
+            );
+        }
+    }
+    let counted = super::counters(&server);
+    assert_eq!((counted.heads_too_large, counted.heads_malformed), (8, 6));
+    assert_eq!(stop(server), Drained::Clean);
+}
+
+#[test]
 fn a_body_that_is_asked_for_is_waited_for() {
     let server = start(1, 0);
     let head = "POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n";

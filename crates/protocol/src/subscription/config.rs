@@ -128,7 +128,10 @@ impl Config {
     pub fn hash(&self) -> String {
         // Fields are written in the order of their declaration, so one configuration has one form.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
-        Sha256::digest(&canonical).iter().map(|byte| format!("{byte:02x}")).collect()
+        let digits = |byte: &u8| {
+            [byte >> 4, byte & 0xf].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+        };
+        Sha256::digest(&canonical).iter().flat_map(digits).collect()
     }
 }
 

@@ -204,9 +204,11 @@ impl State {
         match &self.phase {
             Phase::Idle => (is_pending && may_send).then_some(Due::Wake),
             Phase::Waking { delivery: Delivery::Sending, .. } => None,
-            Phase::Waking { until_ms: Some(until_ms), .. } if now_ms >= *until_ms => Some(Due::Expire),
-            Phase::Waking { delivery: Delivery::Failed, .. } => may_send.then_some(Due::Resend),
-            Phase::Waking { .. } => None,
+            Phase::Waking { until_ms, delivery, .. } => {
+                let is_over = until_ms.is_some_and(|until_ms| now_ms >= until_ms);
+                let is_due_again = *delivery == Delivery::Failed && may_send;
+                is_over.then_some(Due::Expire).or(is_due_again.then_some(Due::Resend))
+            }
             Phase::Claimed { until_ms, .. } => (now_ms >= *until_ms).then_some(Due::Expire),
         }
     }

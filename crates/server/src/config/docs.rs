@@ -140,7 +140,7 @@ fn limits_of_requests() -> Vec<Limit> {
         ("`Producer-Epoch`, `Producer-Seq`", "2^53 - 1".to_owned(), "`400 invalid_producer`"),
         ("`Stream-Seq`", bytes(protocol::STREAM_SEQ_BYTES_MAX as u64), "`400 invalid_seq`"),
         ("nesting of one JSON message", protocol::JSON_NESTING_LEVELS_MAX.to_string(), "`400 invalid_json`"),
-        ("headers of one request", alluvium_http::HEADERS_MAX.to_string(), "`431`"),
+        ("headers of one request", alluvium_http::HEADERS_MAX.to_string(), "`431 too_many_headers`"),
     ]
 }
 
@@ -181,6 +181,21 @@ fn limits_of_responses() -> Vec<Limit> {
         (
             "unacknowledged bytes or a shut window of a peer",
             seconds(alluvium_http::STALLED_PEER_TIMEOUT_S),
+            "the connection is dropped",
+        ),
+        ("a TLS handshake", seconds(alluvium_http::HANDSHAKE_TIMEOUT_S), "the connection is dropped"),
+        (
+            "bytes of a body that are on their way over HTTP/2",
+            format!(
+                "{} a request, {} a connection",
+                bytes(u64::from(alluvium_http::STREAM_WINDOW_BYTES)),
+                bytes(u64::from(alluvium_http::CONNECTION_WINDOW_BYTES))
+            ),
+            "the client waits",
+        ),
+        (
+            "requests over HTTP/2 taken back before they were looked at",
+            alluvium_http::RESETS_PENDING_MAX.to_string(),
             "the connection is dropped",
         ),
         (

@@ -10,6 +10,8 @@ use alluvium_engine::{
     QUEUE_BYTES_MAX_DEFAULT, RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, SNAPSHOT_BYTES_MAX_DEFAULT,
     SNAPSHOT_GRACE_MS_DEFAULT, STREAMS_MAX_DEFAULT, UPLOADS_MAX_DEFAULT,
 };
+use alluvium_feeds::limits as feeds;
+use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
@@ -110,6 +112,44 @@ options! {
     /// Most spaces of feeds. Reading makes none; an append or subscription that would make one more is answered `409`
     /// (`spaces_full`).
     "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
+    /// Most feeds of one space. An append or subscription that would make one more is answered `409` (`limit_reached`).
+    "feed-count-max" => feed_count_max: usize = feeds::FEEDS_MAX;
+    /// Feeds of one space beyond which an append that makes one more is warned.
+    "feed-count-warn" => feed_count_warn: usize = feeds::FEEDS_SOFT_MAX;
+    /// Most blocks of one feed. An append beyond it is answered `409` (`limit_reached`).
+    "feed-blocks-max" => feed_blocks_max: u64 = feeds::FEED_BLOCKS_MAX;
+    /// Blocks of one feed beyond which an append to it is warned.
+    "feed-blocks-warn" => feed_blocks_warn: u64 = feeds::FEED_BLOCKS_SOFT_MAX;
+    /// Largest data of one block of a feed; at most 1.5 MiB.
+    "feed-block-bytes-max" => feed_block_bytes_max: ByteSize = ByteSize(feeds::DATA_BYTES_MAX as u64);
+    /// Most blocks of one append to feeds; at most 1000.
+    "feed-append-blocks-max" => feed_append_blocks_max: usize = feeds::APPEND_BLOCKS_MAX;
+    /// Most bytes of one append to feeds, in blocks. The body may be twice as long.
+    "feed-append-bytes-max" => feed_append_bytes_max: ByteSize = ByteSize(feeds::APPEND_BYTES_MAX as u64);
+    /// Most blocks of one page of feeds; at most 1000.
+    "feed-page-blocks-max" => feed_page_blocks_max: usize = feeds::PAGE_BLOCKS_MAX;
+    /// Most bytes of one page of feeds, in blocks. One block always fits.
+    "feed-page-bytes-max" => feed_page_bytes_max: ByteSize = ByteSize(feeds::PAGE_BYTES_MAX as u64);
+    /// Largest message to a socket of feeds. A larger one ends it (close code 1009).
+    "feed-frame-bytes-max" => feed_frame_bytes_max: ByteSize = ByteSize(feeds::FRAME_BYTES_MAX as u64);
+    /// Most feeds that one subscription names in a message; at most 1000. Further ones are added.
+    "feed-subscribe-max" => feed_subscribe_max: usize = feeds::SUBSCRIBE_FEEDS_MAX;
+    /// Most subscriptions of one caller in one space of feeds.
+    "feed-subscriptions-max" => feed_subscriptions_max: usize = feeds::SUBSCRIPTIONS_MAX;
+    /// Most requests of one socket of feeds that are without an answer. One more is answered `overloaded`.
+    "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;
+    /// How long a socket of feeds may be silent before it is asked whether it is there.
+    "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
+    /// How long something may wait for the reader of a socket of feeds before that is dropped.
+    "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
+    /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and
+    /// nothing else. The file is read again when it changes, and on SIGHUP.
+    "tls-cert" => tls_cert: Option<PathBuf> = None;
+    /// File with the key of that certificate in PEM. Read again as that is.
+    "tls-key" => tls_key: Option<PathBuf> = None;
+    /// Proxies that are believed what they say of their clients (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Proto`):
+    /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
+    "trusted-proxies" => trusted_proxies: Networks = Networks::default();
     /// Subscriptions held at once. One more is answered `409`.
     "subscriptions-max" => subscriptions_max: usize = alluvium_subscriptions::SUBSCRIPTIONS_MAX_DEFAULT;
     /// Streams that all subscriptions together follow; one that two follow counts twice. A subscription that needs more
@@ -127,6 +167,11 @@ options! {
     "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
+    /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more
+    /// is answered `429` and closed. `auto` is 1024, and has this machine's own addresses exempt.
+    "connections-per-address-max" => connections_per_address_max: Option<usize> = None;
+    /// Requests under way at once on one connection of HTTP/2. The client keeps further ones back.
+    "http2-streams-max" => http2_streams_max: usize = alluvium_http::STREAMS_PER_CONNECTION_MAX;
     /// Long-polls and SSE responses that wait at once. One more is answered `503`.
     "waiters-max" => waiters_max: usize = streams::WAITERS_MAX;
     /// Largest request head. A larger one is answered `431`.

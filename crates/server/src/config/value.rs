@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alluvium_engine::Durability;
+use alluvium_http::Networks;
 use alluvium_streams::CacheVisibility;
 
 /// A value of an option: one text form, the same in flags, variables and the file.
@@ -36,6 +37,31 @@ impl Value for PathBuf {
 
     fn show(&self) -> String {
         self.display().to_string()
+    }
+}
+
+/// A path, or nothing.
+impl Value for Option<PathBuf> {
+    const KIND: &'static str = "PATH";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Some(text).filter(|text| !text.is_empty()).map(PathBuf::from))
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(String::new, |path| path.display().to_string())
+    }
+}
+
+impl Value for Networks {
+    const KIND: &'static str = "NETWORKS";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: alluvium_http::InvalidNetwork| error.to_string())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 

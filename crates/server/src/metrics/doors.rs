@@ -26,6 +26,10 @@ pub(crate) fn feeds(page: &mut Page, service: &Service, surface: &Surface) {
     page.whole(&f::FEED_QUERIES, &[], counted.queries);
     page.whole(&f::FEED_BLOCKS_READ, &[], counted.blocks_read);
     page.whole(&f::FEED_REFUSED, &[], counted.refused);
+    page.whole(&f::FEED_DUPLICATES, &[], counted.duplicates);
+    page.whole(&f::FEED_CONFLICTS, &[], counted.conflicts);
+    page.whole(&f::FEED_OVER_SOFT_LIMIT, &[], counted.over_soft_limit);
+    page.whole(&f::FEED_PAGES, &[], counted.pages);
     let standing = surface.standing();
     page.whole(&f::FEED_SOCKETS, &[], standing.sockets as u64);
     page.whole(&f::FEED_SOCKET_BYTES, &[], standing.socket_bytes as u64);

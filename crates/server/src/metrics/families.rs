@@ -28,8 +28,12 @@ families! {
     // Connections.
     CONNECTIONS = gauge "alluvium_connections" [] "Connections held.";
     CONNECTIONS_MAX = gauge "alluvium_connections_max" [] "The option `connections-max`.";
-    CONNECTIONS_OFFERED = counter "alluvium_connections_total" ["outcome"] "Connections that came: `accepted`, `refused` because all places were taken, or `failed` to be accepted by the system.";
-    CONNECTIONS_ENDED = counter "alluvium_connections_ended_total" ["reason"] "Connections that did not simply end: `idle` for too long, `broken` (a head that is none, a peer that vanished), or `upgraded` to another protocol.";
+    CONNECTIONS_OFFERED = counter "alluvium_connections_total" ["outcome"] "Connections that came: `accepted`, `refused` because all places were taken, `refused_by_address` because its address had its share, or `failed` to be accepted by the system.";
+    CONNECTIONS_ENDED = counter "alluvium_connections_ended_total" ["reason"] "Connections that did not simply end: `idle` for too long, `broken` (a head that is none, a peer that vanished), `misbehaved` (a flood or a fault of HTTP/2, also counted as broken), `stalled` (nothing of what waited for it was read), or `upgraded` to another protocol.";
+    TLS_HANDSHAKES = counter "alluvium_tls_handshakes_total" ["outcome"] "TLS handshakes that came to their `end`, and that `failed` or took too long.";
+    TLS_RELOADS = counter "alluvium_tls_reloads_total" ["outcome"] "Times that changed certificates were taken up (`loaded`), or were of no use, so that the old ones were `kept`.";
+    REQUESTS_BY_VERSION = counter "alluvium_http_requests_total" ["version"] "Requests by the version of HTTP: `1.1`, and `2`.";
+    STREAMS_STALLED = counter "alluvium_http2_streams_stalled_total" [] "Answers over HTTP/2 that were cut because nothing of them was read for too long.";
     RESPONSE_BYTES_HELD = gauge "alluvium_response_bytes_held" [] "Bytes of answers that wait for readers that have stopped reading. Beyond `responses-bytes-max` answers go out in small pieces.";
     BODY_BYTES_HELD = gauge "alluvium_body_bytes_held" [] "Room taken by request bodies that are being received, of `bodies-bytes-max`.";
 
@@ -82,6 +86,10 @@ families! {
     FEED_QUERIES = counter "alluvium_feed_queries_total" [] "Queries that were answered.";
     FEED_BLOCKS_READ = counter "alluvium_feed_blocks_read_total" [] "Blocks in the answers.";
     FEED_REFUSED = counter "alluvium_feed_refused_total" [] "Messages that were answered with an error.";
+    FEED_DUPLICATES = counter "alluvium_feed_duplicates_total" [] "Blocks of appends that were there already.";
+    FEED_CONFLICTS = counter "alluvium_feed_conflicts_total" [] "Blocks of appends whose name was taken by other bytes.";
+    FEED_OVER_SOFT_LIMIT = counter "alluvium_feed_over_soft_limit_total" [] "Appends to a feed, or of a new feed to a space, that has more than `feed-blocks-warn` or `feed-count-warn`.";
+    FEED_PAGES = counter "alluvium_feed_pages_total" [] "Pages that were looked for in the files; queries that wait look again, or share a look.";
     FEED_SOCKETS = gauge "alluvium_feed_sockets" [] "Open WebSockets of feeds.";
     FEED_SOCKET_BYTES = gauge "alluvium_feed_socket_bytes" [] "Bytes that they hold for requests and answers.";
     FEED_WAITERS = gauge "alluvium_feed_waiters" [] "Readers of feeds as streams that wait.";

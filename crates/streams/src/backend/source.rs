@@ -58,6 +58,14 @@ impl From<ReadPlan> for Found {
 }
 
 impl Found {
+    /// With `takes_mapped` false, what is found is read, and not given as mapped files.
+    pub(crate) fn sent_mapped(mut self, takes_mapped: bool) -> Self {
+        if let Payload::Planned(plan) = self.payload {
+            self.payload = Payload::Planned(plan.mapped(takes_mapped));
+        }
+        self
+    }
+
     pub(super) fn held(window: Window, budget: &Arc<ResponseBudget>) -> Self {
         let pieces: VecDeque<Bytes> = window.messages.into_iter().map(|message| message.data).collect();
         let len: usize = pieces.iter().map(Bytes::len).sum();

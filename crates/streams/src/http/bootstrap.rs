@@ -8,7 +8,7 @@ use std::sync::Arc;
 use alluvium_engine::{
     Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, ReadError, ReadFault, ReadPlan,
 };
-use alluvium_http::{Body, BodyError, Feed, Response, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, Peer, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
@@ -71,7 +71,7 @@ pub(super) async fn handle(
         // The length of a bootstrap is not known before it is sent.
         Body::live(async |_| Ok(()))
     } else {
-        let parts = Parts::begin(streams, bootstrap, multipart).await?;
+        let parts = Parts::begin(streams, bootstrap, multipart, Peer::takes_mapped(request)).await?;
         Body::live(|feed| parts.send(feed))
     };
     Ok(response)
@@ -113,13 +113,19 @@ struct Parts {
 
 impl Parts {
     /// Reads the beginning, so that what cannot be read is still answered with a status.
-    async fn begin(streams: &State, bootstrap: Bootstrap, multipart: Multipart) -> Result<Self, Failure> {
+    async fn begin(
+        streams: &State,
+        bootstrap: Bootstrap,
+        multipart: Multipart,
+        takes_mapped: bool,
+    ) -> Result<Self, Failure> {
         let budget = Arc::clone(&streams.options.responses);
         let loads = Arc::clone(&streams.bootstrap_loads);
         let (mut snapshot, mut first_read) = (None, Read::default());
         if let Some(held) = &bootstrap.snapshot {
             let end = held.body.end().map_err(ReadError::from)?;
-            let mut plan = held.body.read_to(Offset::ZERO, end, u64::MAX)?.patient();
+            let plan = held.body.read_to(Offset::ZERO, end, u64::MAX)?;
+            let mut plan = plan.patient().mapped(takes_mapped);
             plan.set_piece_bytes(budget.piece_bytes());
             let (plan, read) = read_next_for_socket(plan).await;
             first_read = read.transpose()?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `PUT`: creates a stream or a fork, or finds that it exists as asked (PROTOCOL §5.1, §4.2).
 
 use alluvium_engine::CreateRequest;
-use alluvium_http::Response;
+use alluvium_http::{Peer, Response};
 use alluvium_protocol::{ForkOrigin, Lifetime, StreamPath};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, uri::PathAndQuery};
@@ -79,7 +79,10 @@ fn location(streams: &State, request: &Request) -> Option<HeaderValue> {
     let path = request.uri().path();
     let url = match &streams.options.public_url {
         Some(public_url) => format!("{public_url}{path}"),
-        None => format!("http://{}{path}", request.headers().get(header::HOST)?.to_str().ok()?),
+        None => {
+            let scheme = Peer::of(request).map_or("http", |peer| peer.scheme(request.headers()));
+            format!("{scheme}://{}{path}", request.headers().get(header::HOST)?.to_str().ok()?)
+        }
     };
     HeaderValue::try_from(url).ok()
 }

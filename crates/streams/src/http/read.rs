@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_http::Response;
+use alluvium_http::{Peer, Response};
 use alluvium_protocol::{Lifetime, Offset, OffsetQuery, StreamPath, etag, header::LiveMode};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -35,7 +35,7 @@ pub(super) async fn handle(
     let expected = headers::expected_incarnation(request.headers())?;
     let (mut source, from) = streams.backend.open(&path, expected, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
-    let wanted = Wanted { from, max_bytes: query.max_bytes };
+    let wanted = Wanted { from, max_bytes: query.max_bytes, takes_mapped: Peer::takes_mapped(request) };
     match query.live {
         Some(LiveMode::LongPoll) => long_poll::handle(streams, &path, source, wanted, cursor()?).await,
         Some(LiveMode::Sse) => sse::handle(streams, path, source, from, cursor()?).await,
@@ -51,6 +51,8 @@ pub(super) struct Wanted {
     pub(super) from: Offset,
     /// Most stored bytes that the client wants, more only if a single message is larger.
     pub(super) max_bytes: Option<u64>,
+    /// Whether they may be given as slices of mapped files.
+    pub(super) takes_mapped: bool,
 }
 
 async fn catch_up(
@@ -74,6 +76,7 @@ async fn catch_up(
     let mut response = respond(status);
     describe(streams, &facts, &found, etag, response.headers_mut());
     if !unchanged {
+        let found = found.sent_mapped(wanted.takes_mapped);
         *response.body_mut() = found_body(&streams.options.responses, found, framing(&facts)).await?;
     }
     Ok(response)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use alluvium_engine::{ReadError, Snapshot, SnapshotHead};
-use alluvium_http::Response;
+use alluvium_http::{Peer, Response};
 use alluvium_protocol::{Offset, StreamPath, etag};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -77,7 +77,7 @@ pub(super) async fn read(
         response.headers_mut().insert(header::CONTENT_RANGE, ascii(Bytes::from(value)));
     }
     let end = snapshot.body.end().map_err(ReadError::from)?;
-    let plan = snapshot.body.read_to(Offset::ZERO, end, u64::MAX)?;
+    let plan = snapshot.body.read_to(Offset::ZERO, end, u64::MAX)?.mapped(Peer::takes_mapped(request));
     *response.body_mut() = match range {
         None => read_body(&streams.options.responses, plan, Framing::Plain).await?,
         Some(range) => part_body(&streams.options.responses, plan, range).await?,

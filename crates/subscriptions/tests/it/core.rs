@@ -151,13 +151,13 @@ impl Fixture {
         }
     }
 
-    fn make(&mut self, id: &str, document: Value) -> Result<Value, Refusal> {
+    fn make(&mut self, id: &str, document: &Value) -> Result<Value, Refusal> {
         let config = Config::parse(document.to_string().as_bytes()).unwrap();
         self.ask(id, What::Put { config: Box::new(config), origin: "http://h".to_owned() })
     }
 
     fn hook(&mut self, id: &str, pattern: &str) -> Result<Value, Refusal> {
-        self.make(id, json!({"type": "webhook", "pattern": pattern, "webhook": {"url": "https://w.test/"}}))
+        self.make(id, &json!({"type": "webhook", "pattern": pattern, "webhook": {"url": "https://w.test/"}}))
     }
 
     fn get(&mut self, id: &str) -> Value {
@@ -340,7 +340,7 @@ fn workers_race_for_a_claim_and_one_gets_it() {
     fixture.put("wake/pool", "[]");
     let document =
         json!({"type": "pull-wake", "pattern": "**", "wake_stream": "wake/pool", "lease_ttl_ms": 1000});
-    fixture.make("p", document).unwrap();
+    fixture.make("p", &document).unwrap();
     let claim = |worker: &str| What::Claim { worker: worker.to_owned() };
     assert_eq!(fixture.ask("p", claim("w1")), Err(Refusal::NoPendingWork));
     let before = fixture.tail("wake/pool");
@@ -395,7 +395,7 @@ fn workers_race_for_a_claim_and_one_gets_it() {
 #[test]
 fn a_wake_stream_that_is_not_there_yet_gets_its_event_later() {
     let mut fixture = Fixture::new();
-    fixture.make("p", json!({"type": "pull-wake", "streams": ["a"], "wake_stream": "wake/pool"})).unwrap();
+    fixture.make("p", &json!({"type": "pull-wake", "streams": ["a"], "wake_stream": "wake/pool"})).unwrap();
     fixture.append("a");
     assert_eq!(fixture.get("p")["status"], "failed");
     fixture.put("wake/pool", "[]");
@@ -410,7 +410,7 @@ fn streams_are_followed_by_name_by_pattern_or_both() {
     fixture.append("a/1");
     fixture.append("b");
     let document = json!({"type": "webhook", "pattern": "a/*", "streams": ["a/1", "c"], "webhook": {"url": "https://w.test/"}});
-    fixture.make("s", document).unwrap();
+    fixture.make("s", &document).unwrap();
     let kinds = |fixture: &mut Fixture| -> Vec<(String, String)> {
         fixture.links("s").into_iter().map(|(path, kind, _)| (path, kind)).collect()
     };
@@ -456,7 +456,7 @@ fn a_subscription_is_confirmed_or_another_and_ends_when_it_is_told() {
     assert_eq!(fixture.hook("s/ü", "/a/"), Ok(made), "the same, spelled otherwise");
     assert_eq!(fixture.hook("s/ü", "b"), Err(Refusal::Exists));
     let refused = json!({"type": "webhook", "pattern": "a", "webhook": {"url": "https://10.0.0.1/"}});
-    assert!(matches!(fixture.make("t", refused), Err(Refusal::Target(_))));
+    assert!(matches!(fixture.make("t", &refused), Err(Refusal::Target(_))));
     fixture.append("a");
     let (delivery, wake) = fixture.one();
     assert!(wake["callback_url"].as_str().unwrap().ends_with("/s%2F%C3%BC/callback"));
@@ -608,4 +608,40 @@ fn receivers_that_are_down_do_not_keep_others_waiting() {
     fixture.append("b");
     let (_, body) = fixture.one();
     assert_eq!(body["subscription_id"], "up");
+}
+
+#[test]
+fn what_cannot_be_written_down_is_not_sent_again_and_again() {
+    let mut fixture = Fixture::new();
+    fixture.put("wake/pool", "[]");
+    fixture.hook("hook", "a").unwrap();
+    fixture.make("pull", &json!({"type": "pull-wake", "streams": ["a"], "wake_stream": "none"})).unwrap();
+    fixture.append("a");
+    let (mut delivery, _) = fixture.one();
+    // From here on there is no room for anything.
+    fixture.disk.set_capacity(Some(fixture.disk.used_bytes()));
+    while fixture.drive(fixture.engine().append(&parse_name("a").unwrap(), filler())).is_ok() {}
+    for _ in 0..5 {
+        let failures = fixture.core().counters().snapshot().announce_failed;
+        fixture.back(delivery, FAILED);
+        assert!(fixture.sent.is_empty(), "not at once");
+        fixture.advance(999);
+        assert!(fixture.sent.is_empty());
+        fixture.advance(1);
+        assert!(fixture.core().counters().snapshot().announce_failed <= failures + 2);
+        delivery = fixture.one().0;
+    }
+    assert!(fixture.core().counters().snapshot().writes_failed >= 5);
+    fixture.disk.set_capacity(None);
+    fixture.back(delivery, DONE);
+    fixture.advance(1_000);
+    let (delivery, _) = fixture.one();
+    fixture.back(delivery, DONE);
+    assert_eq!(fixture.links("hook"), [("a".into(), "glob".into(), fixture.tail("a"))]);
+}
+
+fn filler() -> AppendRequest {
+    let body = Bytes::from(format!("\"{}\"", "x".repeat(60_000)));
+    let content_type = Some(ContentType::parse("application/json").unwrap());
+    AppendRequest { content_type, body, ..AppendRequest::default() }
 }

@@ -21,13 +21,12 @@ const KILLS: u64 = 6;
 const CALM_MAX: Duration = Duration::from_secs(90);
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
+pub(super) fn run(binary: &Path, report: &mut Report) {
     report.check(
         "kill -9 in the middle of deliveries: every message is in a wake, no generation has two names",
         || no_wake_is_lost(binary),
     );
     report.check("kill -9 while a receiver is down: the schedule of retries goes on", || schedule(binary));
-    Ok(())
 }
 
 fn launch(binary: &Path, data: &Path) -> Launch {

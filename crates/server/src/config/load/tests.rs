@@ -134,3 +134,18 @@ fn what_the_engine_would_refuse_is_refused_with_the_configuration() {
     let fits = pairs(&[("append-bytes-max", "33MiB"), ("segment-bytes", "66MiB"), ("shards", "64")]);
     assert!(Loaded::from_sources(&Sources { flags: fits, ..Sources::default() }).is_ok());
 }
+
+#[test]
+fn a_certificate_goes_with_its_key_and_proxies_are_networks() {
+    let with = |flags: &[(&str, &str)]| Sources { flags: pairs(flags), ..Sources::default() };
+    for one in ["tls-cert", "tls-key"] {
+        let message = message(&with(&[(one, "x.pem")]));
+        assert!(message.contains("`tls-cert` and `tls-key` go together"), "{message}");
+    }
+    let both = with(&[("tls-cert", "x.pem"), ("tls-key", "y.pem"), ("trusted-proxies", "10.0.0.0/8, ::1")]);
+    let loaded = Loaded::from_sources(&both).expect("valid");
+    assert_eq!(loaded.config.tls_key, Some(PathBuf::from("y.pem")));
+    assert_eq!(loaded.config.trusted_proxies.to_string(), "10.0.0.0/8,::1/128");
+    let message = message(&with(&[("trusted-proxies", "10.0.0.0/40")]));
+    assert!(message.contains("10.0.0.0/40") && message.contains("trusted-proxies"), "{message}");
+}

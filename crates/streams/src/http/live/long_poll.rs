@@ -42,6 +42,7 @@ pub(in crate::http) async fn handle(
     let mut response = respond(StatusCode::OK);
     describe(streams, &head, &found, etag, response.headers_mut());
     set_cursor(response.headers_mut(), streams.cursor_from(cursor));
+    let found = found.sent_mapped(wanted.takes_mapped);
     *response.body_mut() = found_body(&streams.options.responses, found, framing(&head)).await?;
     Ok(response)
 }

@@ -1,0 +1,109 @@
+//! The bytes of a connection, with TLS or without, and with what was read of them too early.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+/// A connection's stream. What was put back is read first.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    read: Bytes,
+    transport: Transport,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    pub(crate) const fn plain(stream: TcpStream) -> Self {
+        Self { read: Bytes::new(), transport: Transport::Plain(stream) }
+    }
+
+    pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
+        Self { read: Bytes::new(), transport: Transport::Tls(Box::new(stream)) }
+    }
+
+    /// Puts bytes back, to be read before all others.
+    pub(crate) fn put_back(&mut self, bytes: Bytes) {
+        if self.read.is_empty() {
+            self.read = bytes;
+        } else if !bytes.is_empty() {
+            let mut joined = BytesMut::from(&bytes[..]);
+            joined.extend_from_slice(&self.read);
+            self.read = joined.freeze();
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read.is_empty() {
+            return match &mut self.transport {
+                Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+                Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            };
+        }
+        let len = self.read.len().min(buf.remaining());
+        buf.put_slice(&self.read[..len]);
+        self.read.advance(len);
+        if self.read.is_empty() {
+            // The buffer behind it is not kept for as long as the connection lasts.
+            self.read = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
