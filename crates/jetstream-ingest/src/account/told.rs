@@ -146,7 +146,7 @@ fn marker_body(did: &str, now_us: u64, more: &[(&str, Value)]) -> Bytes {
     body.insert("seq", Value::Integer(0));
     body.insert("time", Value::from(time(now_us).as_str()));
     for (key, value) in more {
-        body.insert(*key, value.clone());
+        body.insert(key, value.clone());
     }
     encode(&Value::Map(body)).into()
 }
