@@ -67,6 +67,7 @@ const PURE: &[&str] = &[
     "secp256k1",
     "serde",
     "serde_json",
+    "serde_path_to_error",
     "sha2",
     "thiserror",
 ];
