@@ -33,7 +33,7 @@ impl Keys for Alice {
 /// The input is a message of a relay; what it says of an account is judged twice.
 pub fn frame(input: &[u8]) {
     _ = time_of(input);
-    _ = HostingStatus::read(input, "did:plc:alice");
+    drop(HostingStatus::read(input, "did:plc:alice"));
     let rules = Rules::default();
     let Ok(Frame::Event(event)) = decode(&input.to_vec().into(), rules.limits.frame_bytes) else {
         return;

@@ -204,10 +204,10 @@ fn the_tour_of_jetstream_follows_a_network_that_is_made_up() {
     let lines: Vec<serde_json::Value> =
         printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let records = lines.iter().filter(|line| line["commit"]["collection"].is_string()).count();
-    assert!((1..=3).contains(&records), "{printed}");
+    assert_eq!(records, 3, "{printed}");
     let status = lines.iter().find(|line| line["phase"] == "steady_state").expect("a status");
     assert_eq!(status["relay"]["connected"], true);
-    assert!(status["relay"]["cursor"].as_u64().unwrap() > 0 && status["relay"]["lagMs"].is_u64(), "{status}");
+    assert!(status["relay"]["cursor"].is_u64() && status["relay"]["lagMs"].is_u64(), "{status}");
     assert!(status["archive"]["rows"].as_u64().unwrap() >= 3, "{status}");
     let counted = status["events"]["commit"].as_u64().unwrap();
     assert!(counted >= status["events"]["verified"].as_u64().unwrap() && counted > 0, "{status}");

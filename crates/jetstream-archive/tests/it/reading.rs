@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvium_jetstream_archive::{Batch, Changes, CollectionPattern, Error, Kinds, Selection};
+use alluvium_jetstream_archive::{ArchivedRow, Batch, Changes, CollectionPattern, Error, Kinds, Selection};
 use alluvium_jss::rewrite;
 use bytes::Bytes;
 
@@ -245,8 +245,32 @@ fn blocks_of_the_active_segment_without_a_wanted_row_are_not_read() {
         reader.select(Some(Arc::new(one.clone())));
         let mut found = Vec::new();
         while let Some(read) = reader.read(100).unwrap() {
-            found.extend(read.rows.iter().filter(|row| one.matches(&row.row())).map(|row| row.seq()));
+            found.extend(read.rows.iter().filter(|row| one.matches(&row.row())).map(ArchivedRow::seq));
         }
         assert_eq!(found, (16..24).collect::<Vec<u64>>());
+    }
+}
+
+/// More segments than one thread reads are opened by several: all of them, in order, and none that is damaged.
+#[test]
+fn many_segments_are_opened_like_few() {
+    let mut world = World::new(3);
+    world.options.segment_bytes = 1;
+    let archive = world.opened();
+    for number in 0..60 {
+        commit(&archive, batch(4 * number + 1..=4 * number + 4)).unwrap();
+    }
+    assert_eq!(archive.status().segments, 60);
+    drop(archive);
+    let archive = world.opened();
+    let status = archive.status();
+    assert_eq!((status.segments, status.segments_rows, status.next_seq), (60, 240, 241));
+    assert!(rows_from(&archive, 1) == expected(1, 1..=240));
+    let damaged = archive.manifest().segments[47].clone();
+    drop(archive);
+    assert!(world.disk.rot(&damaged.path, damaged.header().footer_offset + 3, 1));
+    match world.open() {
+        Err(Error::Segment { segment, .. }) => assert_eq!(segment, damaged.index),
+        other => panic!("{other:?}"),
     }
 }

@@ -99,7 +99,7 @@ impl Account {
         if asks.identity && told.identity {
             answered.identity = true;
             let body = marker_body(&self.did, context.now_us, &[]);
-            step.gated(marker_row(Kind::Identity, &self.did, "", body));
+            step.gated(marker_row(Kind::Identity, &self.did, "", &body));
         }
         if let Some(hosting) = told.hosting.as_ref().filter(|_| asks.account) {
             answered.account = true;
@@ -118,7 +118,7 @@ impl Account {
         let mut more = vec![("active", Value::Bool(told.active))];
         more.extend((!told.status.is_empty()).then(|| ("status", Value::from(told.status.as_str()))));
         let body = marker_body(&self.did, context.now_us, &more);
-        if !step.gated(marker_row(Kind::Account, &self.did, "", body)) {
+        if !step.gated(marker_row(Kind::Account, &self.did, "", &body)) {
             return;
         }
         let hosting = Hosting {
@@ -146,7 +146,7 @@ fn marker_body(did: &str, now_us: u64, more: &[(&str, Value)]) -> Bytes {
     body.insert("seq", Value::Integer(0));
     body.insert("time", Value::from(time(now_us).as_str()));
     for (key, value) in more {
-        body.insert(*key, value.clone());
+        body.insert(key, value.clone());
     }
     encode(&Value::Map(body)).into()
 }

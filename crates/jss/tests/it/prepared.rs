@@ -32,7 +32,7 @@ fn compress(blocks: Vec<PreparedBlock>) -> Vec<CompressedBlock> {
     threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
 }
 
-fn is_refused<T>(result: Result<T, Error>) -> bool {
+fn is_refused<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Refused(Refused::Prepared)))
 }
 
@@ -56,17 +56,17 @@ fn blocks_out_of_order_or_of_another_writer_are_refused_and_change_nothing() {
     let mut compressed = compress(blocks).into_iter();
     let (first, second, third) =
         (compressed.next().unwrap(), compressed.next().unwrap(), compressed.next().unwrap());
-    assert!(is_refused(writer.flush()) && is_refused(writer.discard_after(0)));
-    assert!(is_refused(writer.commit(second)), "the first is missing");
+    assert!(is_refused(&writer.flush()) && is_refused(&writer.discard_after(0)));
+    assert!(is_refused(&writer.commit(second)), "the first is missing");
     let path = Path::new(DIR).join("seg_0000000001.jss");
     let mut other = Writer::create(&disk, &path, LIMITS).unwrap();
     other.append(row(1).as_ref()).unwrap();
     let foreign = other.prepare().unwrap().unwrap().compress(&mut Encoder::new().unwrap()).unwrap();
-    assert!(is_refused(writer.commit(foreign)));
+    assert!(is_refused(&writer.commit(foreign)));
     writer.commit(first).unwrap();
     assert_eq!(writer.blocks().len(), 1);
-    assert!(is_refused(writer.commit(third)), "the second is lost, and so is all behind it");
-    assert!(is_refused(writer.seal()));
+    assert!(is_refused(&writer.commit(third)), "the second is lost, and so is all behind it");
+    assert!(is_refused(&writer.seal()));
 }
 
 #[test]
