@@ -126,7 +126,9 @@ impl Committer {
 
     /// Shows what is staged, which is in the pending log.
     pub(crate) fn show_logged(&mut self) {
-        self.overlay.write().append(&mut self.staged.changes.clone());
+        // One by one: to append is to build the whole map anew.
+        let changes = self.staged.changes.iter().map(|(key, value)| (key.clone(), value.clone()));
+        self.overlay.write().extend(changes);
         self.publish();
     }
 

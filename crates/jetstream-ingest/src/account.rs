@@ -302,7 +302,7 @@ impl Account {
             step.notes.push(Note::ReplayedIdentity);
             return step;
         }
-        if step.gated(marker_row(Kind::Identity, &event.did, "", event.body.clone())) {
+        if step.gated(marker_row(Kind::Identity, &event.did, "", &event.body)) {
             self.identified_at = Some(event.seq);
             step.changes.push(Change::IdentitySeq(self.did.clone(), event.seq));
             self.answered(Asks { identity: true, ..Asks::default() }, &mut step);
@@ -317,7 +317,7 @@ impl Account {
             return Step::note(Note::ReplayedAccount);
         }
         let mut step = Step::default();
-        if !step.gated(marker_row(Kind::Account, &event.marker.did, "", event.marker.body.clone())) {
+        if !step.gated(marker_row(Kind::Account, &event.marker.did, "", &event.marker.body)) {
             return step;
         }
         self.hosted_at = Some(seq);

@@ -37,6 +37,20 @@ pub enum Offer<T> {
     Full(T),
 }
 
+/// What someone waits for who has an item to offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// No more than this waits, in bytes, and no more than so many accounts for a worker.
+    Within {
+        /// Bytes of all items.
+        bytes: usize,
+        /// Accounts.
+        ready: usize,
+    },
+    /// The queue of this account is half empty.
+    Of(Box<str>),
+}
+
 /// Queues by account.
 #[derive(Debug)]
 pub struct Queues<T> {
@@ -45,6 +59,7 @@ pub struct Queues<T> {
     busy: HashSet<Arc<str>>,
     limit: usize,
     bytes: usize,
+    wanted: Option<Room>,
 }
 
 impl<T: Item> Queues<T> {
@@ -56,6 +71,7 @@ impl<T: Item> Queues<T> {
             busy: HashSet::new(),
             limit: limit.max(1),
             bytes: 0,
+            wanted: None,
         }
     }
 
@@ -72,6 +88,26 @@ impl<T: Item> Queues<T> {
     /// Whether nothing waits and nobody works.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.busy.is_empty()
+    }
+
+    /// Notes what is waited for. Room for one more is less than that: whoever waits would be woken for each item.
+    pub fn want(&mut self, room: Room) {
+        self.wanted = Some(room);
+    }
+
+    /// Whether what was waited for is there; true once.
+    pub fn has_wanted_room(&mut self) -> bool {
+        let has_room = match &self.wanted {
+            None => false,
+            Some(Room::Within { bytes, ready }) => self.bytes <= *bytes && self.ready.len() <= *ready,
+            Some(Room::Of(account)) => {
+                self.waiting.get(&**account).is_none_or(|queue| counted(queue) <= self.limit / 2)
+            }
+        };
+        if has_room {
+            self.wanted = None;
+        }
+        has_room
     }
 
     /// Puts an item behind the others of its account.
@@ -168,6 +204,34 @@ mod tests {
     }
 
     const COMMIT: Class = Class::Repairable;
+
+    #[test]
+    fn whoever_waits_for_room_is_told_once_and_not_for_each_item() {
+        let mut queues = Queues::new(4);
+        for number in 0..4 {
+            queues.offer("a", Thing(COMMIT, number));
+            queues.offer("b", Thing(COMMIT, number));
+        }
+        assert!(!queues.has_wanted_room(), "nobody waits");
+        queues.want(Room::Of("b".into()));
+        let (a, _) = queues.take().unwrap();
+        assert!(!queues.has_wanted_room(), "it is of another account");
+        let (b, _) = queues.take().unwrap();
+        assert!(!queues.has_wanted_room(), "one item less");
+        queues.next(&b);
+        assert!(queues.has_wanted_room());
+        assert!(!queues.has_wanted_room(), "it was told");
+        queues.want(Room::Within { bytes: 30, ready: 0 });
+        queues.next(&a);
+        assert!(!queues.has_wanted_room(), "{} bytes", queues.bytes());
+        queues.next(&a);
+        assert!(queues.has_wanted_room());
+        queues.want(Room::Within { bytes: 100, ready: 0 });
+        queues.offer("c", Thing(COMMIT, 0));
+        assert!(!queues.has_wanted_room(), "an account waits for a worker");
+        queues.take();
+        assert!(queues.has_wanted_room());
+    }
 
     fn thing(number: u32) -> Thing {
         Thing(COMMIT, number)

@@ -157,13 +157,13 @@ impl Account {
             Some(sync) if sync.rev <= fetched.rev => (sync.rev, sync.body),
             _ => (fetched.rev.clone(), told::sync_body(&self.did, &fetched.rev)),
         };
-        if !step.gated(marker_row(Kind::Sync, &self.did, &rev, body)) {
+        if !step.gated(marker_row(Kind::Sync, &self.did, &rev, &body)) {
             // Without the marker the records would not replace anything.
             return;
         }
         step.rows.reserve(fetched.records.len());
         for (key, record) in fetched.records {
-            step.gated(resync_row(&self.did, &fetched.rev, &key, record));
+            step.gated(resync_row(&self.did, &fetched.rev, &key, &record));
         }
         step.notes.push(Note::Resynced);
         self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, step);
