@@ -7,6 +7,7 @@ pub mod access;
 pub mod atproto;
 pub mod feed;
 pub mod ingest;
+pub mod jetstream_client;
 pub mod journal;
 pub mod jss;
 pub mod metrics;

@@ -13,6 +13,7 @@ mod read;
 mod value;
 mod write;
 
+pub(crate) use read::Item;
 pub use read::{CborError, Problem, Reader, decode, decode_lenient};
 pub use value::{Finite, Map, Value};
 pub use write::{Writer, encode};

@@ -4,9 +4,11 @@
 //! writing shows everything that DAG-CBOR can hold, as live feeds need it.
 
 mod read;
+mod transcode;
 mod write;
 
 pub use read::{JsonError, from_json};
+pub use transcode::transcode;
 pub use write::{to_json, write_json, write_text};
 
 /// The key of a link.

@@ -4,10 +4,12 @@
 //! A signature is 64 bytes, `r` and `s`, with the lower of both possible `s`. The other one is refused here by name,
 //! since the crate `p256` takes it; an encoding as DER is refused by its length.
 
+mod equation;
+
 use std::fmt;
 use std::str::FromStr;
 
-use k256::ecdsa::signature::{Signer as _, Verifier as _};
+use k256::ecdsa::signature::Signer as _;
 use thiserror::Error;
 
 use crate::base::{base58, base58_decode};
@@ -119,14 +121,14 @@ impl PublicKey {
 
     /// Checks that `signature`, of 64 bytes and in its lower form, is of `message` by this key.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), KeyError> {
-        match &self.0 {
+        let holds = match &self.0 {
             Public::K256(key) => {
                 let signature =
                     k256::ecdsa::Signature::from_slice(signature).map_err(|_| KeyError::Malformed)?;
                 if signature.normalize_s() != signature {
                     return Err(KeyError::HighS);
                 }
-                key.verify(message, &signature).map_err(|_| KeyError::Wrong)
+                equation::k256(key, message, &signature)
             }
             Public::P256(key) => {
                 let signature =
@@ -134,9 +136,10 @@ impl PublicKey {
                 if signature.normalize_s() != signature {
                     return Err(KeyError::HighS);
                 }
-                key.verify(message, &signature).map_err(|_| KeyError::Wrong)
+                equation::p256(key, message, &signature)
             }
-        }
+        };
+        if holds { Ok(()) } else { Err(KeyError::Wrong) }
     }
 }
 

@@ -12,7 +12,7 @@ mod split;
 mod tree;
 
 pub use cursor::{Change, diff, walk};
-pub use invert::{Operation, invert, proof};
+pub use invert::{Operation, invert, proof, undo};
 pub use node::{Node, NodeEntry, NodeError};
 pub use tree::Tree;
 

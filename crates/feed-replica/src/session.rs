@@ -5,6 +5,7 @@
 
 mod answer;
 mod next;
+mod tail;
 
 pub(crate) use next::OpenStart;
 

@@ -259,8 +259,7 @@ mod tests {
     fn refusals_are_known_by_the_marks_of_their_feed() {
         let refused = |status: u16, body: &'static str, form| {
             let status = ureq::http::StatusCode::from_u16(status).unwrap();
-            let refusal =
-                Refusal { status, headers: HeaderMap::new(), body: body.as_bytes().into() };
+            let refusal = Refusal { status, headers: HeaderMap::new(), body: body.as_bytes().into() };
             match understood(&refusal, form) {
                 Some(Opened::TooOld) => "old".to_owned(),
                 Some(Opened::Dictionary(id)) => format!("{id:?}"),

@@ -4,6 +4,8 @@
 //! is no line of log for it, since strangers would drive the log.
 
 use alluvium_atproto::{Nsid, RecordKey, Tid};
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
@@ -67,36 +69,50 @@ pub fn commit_rows(did: &str, rev: &str, ops: Vec<VerifiedOp>, dropped: &mut Vec
     for op in ops {
         match commit_row(did, rev, op) {
             Ok(row) => rows.push(row),
+            #[cfg(feature = "planted-bugs")]
+            Err(gate) if drops_siblings(gate) => return Vec::new(),
             Err(gate) => dropped.push(gate),
         }
     }
     rows
 }
 
+#[cfg(feature = "planted-bugs")]
+fn drops_siblings(gate: Gate) -> bool {
+    is_planted(Bug::SiblingsDropped)
+        || (gate == Gate::MissingBlock && is_planted(Bug::MissingBlockDropsSiblings))
+}
+
 fn commit_row(did: &str, rev: &str, op: VerifiedOp) -> Result<Row, Gate> {
     let (collection, rkey) = path(&op.path)?;
     let (kind, payload) = match (op.action, op.record) {
+        #[cfg(feature = "planted-bugs")]
+        (Action::Delete, _) if is_planted(Bug::DeleteAsUpdate) => (Kind::Update, Bytes::new()),
         (Action::Delete, _) => (Kind::Delete, Bytes::new()),
         (_, None) => return Err(Gate::MissingBlock),
         (Action::Create, Some(record)) => (Kind::Create, record),
         (Action::Update, Some(record)) => (Kind::Update, record),
     };
-    row(kind, did, (collection, rkey), rev, payload)
+    row(kind, did, (collection, rkey), rev, &payload)
 }
 
 /// The row of a record of a repository that was fetched whole.
-pub fn resync_row(did: &str, rev: &str, key: &[u8], record: Bytes) -> Result<Row, Gate> {
+pub fn resync_row(did: &str, rev: &str, key: &[u8], record: &[u8]) -> Result<Row, Gate> {
     let (collection, rkey) = path(std::str::from_utf8(key).map_err(|_| Gate::InvalidCollection)?)?;
     row(Kind::CreateResync, did, (collection, rkey), rev, record)
 }
 
 /// The row of an event about the account as such.
-pub fn marker_row(kind: Kind, did: &str, rev: &str, body: Bytes) -> Result<Row, Gate> {
+pub fn marker_row(kind: Kind, did: &str, rev: &str, body: &[u8]) -> Result<Row, Gate> {
     row(kind, did, ("", ""), rev, body)
 }
 
 fn path(path: &str) -> Result<(&str, &str), Gate> {
     let (collection, rkey) = path.split_once('/').ok_or(Gate::InvalidCollection)?;
+    #[cfg(feature = "planted-bugs")]
+    if is_planted(Bug::PathGateOff) {
+        return Ok((collection, rkey));
+    }
     if !Nsid::is_valid(collection) {
         return Err(Gate::InvalidCollection);
     }
@@ -112,7 +128,7 @@ fn row(
     did: &str,
     (collection, rkey): (&str, &str),
     rev: &str,
-    payload: Bytes,
+    payload: &[u8],
 ) -> Result<Row, Gate> {
     let row = Row {
         witnessed_at: 0,
@@ -122,9 +138,26 @@ fn row(
         collection: collection.to_owned(),
         rkey: rkey.to_owned(),
         rev: rev.to_owned(),
-        payload,
+        // A row stays in memory for long. What it came in, a buffer of the network or a whole repository, must not.
+        payload: Bytes::copy_from_slice(payload),
     };
+    #[cfg(feature = "planted-bugs")]
+    let row = spoiled(row);
     row.check().map(|()| row).map_err(|_| Gate::FieldTooLong)
+}
+
+#[cfg(feature = "planted-bugs")]
+fn spoiled(mut row: Row) -> Row {
+    if is_planted(Bug::NamesSwapped) {
+        std::mem::swap(&mut row.collection, &mut row.rkey);
+    }
+    if is_planted(Bug::RevisionMissing) {
+        row.rev.clear();
+    }
+    if is_planted(Bug::RevisionAltered) && row.rev.pop().is_some() {
+        row.rev.push('2');
+    }
+    row
 }
 
 #[cfg(test)]
@@ -203,15 +236,27 @@ mod tests {
     /// Mutants 036 and 037.
     #[test]
     fn a_record_of_a_whole_repository_is_a_row_of_its_own_kind() {
-        let row =
-            resync_row("did:plc:abc", REV, b"app.test.note/a", Bytes::from_static(b"1")).expect("a row");
+        let row = resync_row("did:plc:abc", REV, b"app.test.note/a", b"1").expect("a row");
         assert_eq!((row.kind, row.rev.as_str()), (Kind::CreateResync, REV));
         assert_eq!((row.collection.as_str(), row.rkey.as_str()), ("app.test.note", "a"));
         for (key, gate) in
             [(&b"\xff/a"[..], Gate::InvalidCollection), (b"app.test.note/\xc3\xa4", Gate::InvalidRkey)]
         {
-            assert_eq!(resync_row("did:plc:abc", REV, key, Bytes::new()), Err(gate));
+            assert_eq!(resync_row("did:plc:abc", REV, key, b""), Err(gate));
         }
+    }
+
+    #[test]
+    fn a_row_does_not_keep_what_its_record_came_in() {
+        let message = Bytes::from(vec![7; 10_000]);
+        let op = VerifiedOp {
+            action: Action::Create,
+            path: "app.test.note/a".to_owned(),
+            record: Some(message.slice(..10)),
+        };
+        let rows = commit_rows("did:plc:abc", REV, vec![op], &mut Vec::new());
+        assert_eq!(rows[0].payload, message[..10]);
+        assert!(message.is_unique(), "nobody else has a part of it");
     }
 
     #[test]
@@ -225,7 +270,7 @@ mod tests {
     #[test]
     fn an_account_longer_than_its_column_is_dropped() {
         let did = format!("did:web:{}", "a".repeat(65_536));
-        assert_eq!(marker_row(Kind::Identity, &did, "", Bytes::new()), Err(Gate::FieldTooLong));
-        assert!(marker_row(Kind::Identity, "not a DID", "", Bytes::new()).is_ok());
+        assert_eq!(marker_row(Kind::Identity, &did, "", b""), Err(Gate::FieldTooLong));
+        assert!(marker_row(Kind::Identity, "not a DID", "", b"").is_ok());
     }
 }

@@ -37,6 +37,20 @@ pub enum Offer<T> {
     Full(T),
 }
 
+/// What someone waits for who has an item to offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// No more than this waits, in bytes, and no more than so many accounts for a worker.
+    Within {
+        /// Bytes of all items.
+        bytes: usize,
+        /// Accounts.
+        ready: usize,
+    },
+    /// The queue of this account is half empty.
+    Of(Box<str>),
+}
+
 /// Queues by account.
 #[derive(Debug)]
 pub struct Queues<T> {
@@ -45,6 +59,7 @@ pub struct Queues<T> {
     busy: HashSet<Arc<str>>,
     limit: usize,
     bytes: usize,
+    wanted: Option<Room>,
 }
 
 impl<T: Item> Queues<T> {
@@ -56,6 +71,7 @@ impl<T: Item> Queues<T> {
             busy: HashSet::new(),
             limit: limit.max(1),
             bytes: 0,
+            wanted: None,
         }
     }
 
@@ -72,6 +88,26 @@ impl<T: Item> Queues<T> {
     /// Whether nothing waits and nobody works.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.busy.is_empty()
+    }
+
+    /// Notes what is waited for. Room for one more is less than that: whoever waits would be woken for each item.
+    pub fn want(&mut self, room: Room) {
+        self.wanted = Some(room);
+    }
+
+    /// Whether what was waited for is there; true once.
+    pub fn has_wanted_room(&mut self) -> bool {
+        let has_room = match &self.wanted {
+            None => false,
+            Some(Room::Within { bytes, ready }) => self.bytes <= *bytes && self.ready.len() <= *ready,
+            Some(Room::Of(account)) => {
+                self.waiting.get(&**account).is_none_or(|queue| counted(queue) <= self.limit / 2)
+            }
+        };
+        if has_room {
+            self.wanted = None;
+        }
+        has_room
     }
 
     /// Puts an item behind the others of its account.
@@ -121,6 +157,13 @@ impl<T: Item> Queues<T> {
     /// The next item of an account that the caller works on; without one the account is given back.
     pub fn next(&mut self, account: &Arc<str>) -> Option<T> {
         let queue = self.waiting.get_mut(account);
+        #[cfg(feature = "planted-bugs")]
+        let item = if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::OrderLost) {
+            queue.and_then(VecDeque::pop_back)
+        } else {
+            queue.and_then(VecDeque::pop_front)
+        };
+        #[cfg(not(feature = "planted-bugs"))]
         let item = queue.and_then(VecDeque::pop_front);
         if let Some(item) = &item {
             self.bytes -= item.cost();
@@ -168,6 +211,34 @@ mod tests {
     }
 
     const COMMIT: Class = Class::Repairable;
+
+    #[test]
+    fn whoever_waits_for_room_is_told_once_and_not_for_each_item() {
+        let mut queues = Queues::new(4);
+        for number in 0..4 {
+            queues.offer("a", Thing(COMMIT, number));
+            queues.offer("b", Thing(COMMIT, number));
+        }
+        assert!(!queues.has_wanted_room(), "nobody waits");
+        queues.want(Room::Of("b".into()));
+        let (a, _) = queues.take().unwrap();
+        assert!(!queues.has_wanted_room(), "it is of another account");
+        let (b, _) = queues.take().unwrap();
+        assert!(!queues.has_wanted_room(), "one item less");
+        queues.next(&b);
+        assert!(queues.has_wanted_room());
+        assert!(!queues.has_wanted_room(), "it was told");
+        queues.want(Room::Within { bytes: 30, ready: 0 });
+        queues.next(&a);
+        assert!(!queues.has_wanted_room(), "{} bytes", queues.bytes());
+        queues.next(&a);
+        assert!(queues.has_wanted_room());
+        queues.want(Room::Within { bytes: 100, ready: 0 });
+        queues.offer("c", Thing(COMMIT, 0));
+        assert!(!queues.has_wanted_room(), "an account waits for a worker");
+        queues.take();
+        assert!(queues.has_wanted_room());
+    }
 
     fn thing(number: u32) -> Thing {
         Thing(COMMIT, number)
@@ -227,7 +298,126 @@ mod tests {
         }
     }
 
+    /// What is done with queues, as the pipeline does it.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Offer(u8, Class),
+        Take,
+        Next(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let class = prop_oneof![4 => Just(COMMIT), 2 => (0..2_u8).prop_map(Class::Marker)];
+        prop_oneof![
+            5 => (0..4_u8, class).prop_map(|(account, class)| Step::Offer(account, class)),
+            1 => Just(Step::Take),
+            2 => any::<usize>().prop_map(Step::Next),
+        ]
+    }
+
+    /// The queues as lists, and nothing else.
+    #[derive(Debug, Default)]
+    struct Model {
+        waiting: HashMap<String, Vec<Thing>>,
+        dropped: Vec<u32>,
+    }
+
+    impl Model {
+        fn counted(&self, account: &str) -> usize {
+            let queue = self.waiting.get(account).map_or(&[][..], Vec::as_slice);
+            queue.iter().filter(|thing| thing.0 != Class::Fixed).count()
+        }
+
+        /// What is to go: the oldest commit; else the oldest marker that a later one makes up for; else the oldest.
+        fn least_missed(&self, account: &str) -> Option<usize> {
+            let queue = self.waiting.get(account)?;
+            let all = || queue.iter().enumerate().filter(|(_, thing)| thing.0 != Class::Fixed);
+            let oldest = |of: &dyn Fn(usize, &Thing) -> bool| {
+                all().find(|(at, thing)| of(*at, thing)).map(|(at, _)| at)
+            };
+            oldest(&|_, thing| thing.0 == COMMIT)
+                .or_else(|| oldest(&|at, thing| queue[at + 1..].iter().any(|later| later.0 == thing.0)))
+                .or_else(|| oldest(&|_, _| true))
+        }
+    }
+
+    /// Offers as the pipeline does: of a full queue one is dropped, and a note of that queued.
+    fn offer_for_sure(
+        queues: &mut Queues<Thing>,
+        model: &mut Model,
+        account: &str,
+        thing: Thing,
+        limit: usize,
+    ) {
+        let mut offered = queues.offer(account, thing.clone());
+        let is_full = model.counted(account) >= limit;
+        assert_eq!(offered == Offer::Full(thing.clone()), is_full);
+        if is_full {
+            let expected = model.least_missed(account).expect("one that counts");
+            let expected = model.waiting.get_mut(account).expect("a queue").remove(expected);
+            assert_eq!(queues.drop_one(account), Some(expected.clone()));
+            model.dropped.push(expected.1);
+            let note = Thing(Class::Fixed, u32::MAX);
+            assert_eq!(queues.offer(account, note.clone()), Offer::Queued);
+            model.waiting.entry(account.to_owned()).or_default().push(note);
+            offered = queues.offer(account, thing.clone());
+        }
+        assert_eq!(offered, Offer::Queued);
+        model.waiting.entry(account.to_owned()).or_default().push(thing);
+    }
+
     proptest! {
+        /// Bounded queues against plain lists: what is refused, what is dropped, what comes out, and what it all takes.
+        #[test]
+        fn bounded_queues_behave_like_lists(limit in 1..5_usize, steps in proptest::collection::vec(step(), 1..200)) {
+            let (mut queues, mut model) = (Queues::new(limit), Model::default());
+            let mut working: Vec<Arc<str>> = Vec::new();
+            let (mut offered, mut seen) = (0, 0);
+            // In the end everything is taken.
+            let rest = std::iter::repeat_with(|| [Step::Take, Step::Next(0)]).take(4000).flatten();
+            for (number, step) in steps.into_iter().chain(rest).enumerate() {
+                match step {
+                    Step::Offer(account, class) => {
+                        let number = u32::try_from(number).expect("a small number");
+                        offer_for_sure(&mut queues, &mut model, &account.to_string(), Thing(class, number), limit);
+                        offered += 1;
+                    }
+                    Step::Take => {
+                        let idle = |model: &Model| {
+                            model.waiting.iter().any(|(account, queue)| {
+                                !queue.is_empty() && working.iter().all(|busy| **busy != **account)
+                            })
+                        };
+                        prop_assert_eq!(queues.ready() > 0, idle(&model));
+                        if let Some((account, thing)) = queues.take() {
+                            prop_assert!(!working.contains(&account), "one worker for each account");
+                            prop_assert_eq!(&thing, &model.waiting.get_mut(&*account).expect("a queue").remove(0));
+                            seen += u32::from(thing.0 != Class::Fixed);
+                            working.push(account);
+                        }
+                    }
+                    Step::Next(at) if !working.is_empty() => {
+                        let at = at % working.len();
+                        let account = Arc::clone(&working[at]);
+                        let queue = model.waiting.get_mut(&*account).expect("a queue");
+                        let expected = (!queue.is_empty()).then(|| queue.remove(0));
+                        let next = queues.next(&account);
+                        prop_assert_eq!(&next, &expected);
+                        match next {
+                            Some(thing) => seen += u32::from(thing.0 != Class::Fixed),
+                            None => drop(working.remove(at)),
+                        }
+                    }
+                    Step::Next(_) => {}
+                }
+                let waiting: usize = model.waiting.values().map(Vec::len).sum();
+                prop_assert_eq!(queues.bytes(), waiting * 10);
+                prop_assert!((0..4).all(|account: u8| model.counted(&account.to_string()) <= limit));
+            }
+            prop_assert!(queues.is_idle());
+            prop_assert_eq!(seen as usize + model.dropped.len(), offered, "each is seen or dropped, once");
+        }
+
         /// Whatever is offered in whatever order: each account's items come out in order, each once.
         #[test]
         fn order_within_an_account_holds(offers in proptest::collection::vec((0..5_u8, any::<bool>()), 1..200)) {

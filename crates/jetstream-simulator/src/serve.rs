@@ -103,6 +103,7 @@ struct State {
     /// Wakes subscribers.
     news: watch::Sender<()>,
     subscribers: Arc<Semaphore>,
+    subscribers_max: usize,
     rate: AtomicU32,
     shutdown: Shutdown,
 }
@@ -200,6 +201,11 @@ impl Simulator {
         self.state.served.lock().get(did).copied().unwrap_or(0)
     }
 
+    /// How many read the relay now.
+    pub fn followers(&self) -> usize {
+        self.state.subscribers_max.saturating_sub(self.state.subscribers.available_permits())
+    }
+
     /// Live events in a second from now on; none with zero.
     pub fn set_rate(&self, rate: u32) {
         self.state.rate.store(rate, Ordering::Relaxed);
@@ -280,6 +286,7 @@ impl State {
             served: Mutex::default(),
             news: watch::Sender::new(()),
             subscribers: Arc::new(Semaphore::new(subscribers_max)),
+            subscribers_max,
             rate: AtomicU32::new(rate),
             shutdown: Shutdown::new(),
         })

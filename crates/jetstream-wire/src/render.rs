@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use alluvium_atproto::cbor::{CborError, Map, Value, decode_lenient};
-use alluvium_atproto::json::{write_json, write_text};
+use alluvium_atproto::json::{transcode, write_json, write_text};
 use alluvium_atproto::{Cid, Codec};
 use alluvium_jss::{Kind, RowRef};
 use base64::Engine as _;
@@ -153,7 +153,7 @@ fn legacy_commit(wire: Wire, row: &RowRef<'_>, out: &mut String) -> Result<(), U
     member("rkey", row.rkey, out);
     if row.kind.is_record() {
         out.push_str(",\"record\":");
-        write_json(&decode_lenient(row.payload)?, out);
+        transcode(row.payload, out)?;
         member("cid", &Cid::of(Codec::DagCbor, row.payload).to_string(), out);
         if wire == Wire::V2 {
             out.push_str(",\"record_cbor\":\"");
@@ -206,7 +206,7 @@ fn events(topic: Topic, row: &RowRef<'_>, out: &mut String) -> Result<(), Unrend
             member("operation", operation(row.kind), out);
             if is_record {
                 out.push_str(",\"record\":");
-                write_json(&decode_lenient(row.payload)?, out);
+                transcode(row.payload, out)?;
             }
             member("rev", row.rev, out);
             member("rkey", row.rkey, out);

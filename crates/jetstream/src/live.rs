@@ -125,6 +125,7 @@ impl Subscriber {
     ) -> Result<Infallible, End> {
         if let Some(notice) = self.notice.take().and_then(|text| forms::notice(text, self.form)) {
             queue(sender, &notice).await?;
+            sender.write().await;
         }
         let (archive, state) = (self.state.archive.clone(), Arc::clone(&self.state));
         let mut replay = self.replay.take().map(|place| (place, Counted::one(&state.metrics.replaying)));
@@ -157,6 +158,8 @@ impl Subscriber {
                     break;
                 }
             }
+            // All of them in as few writes as can be, and by this task, which runs anyway.
+            sender.write().await;
             if replay.is_some() && reader.position() >= archive.hot_floor() {
                 replay = None;
             }
@@ -179,6 +182,7 @@ impl Subscriber {
             *answered = heard.heartbeats;
             if let Some(frame) = forms::notice(update::HEARTBEAT.to_owned(), self.form) {
                 queue(sender, &frame).await?;
+                sender.write().await;
             }
         }
         let Some(filter) = heard.filter else { return Ok(false) };
@@ -208,9 +212,9 @@ impl Subscriber {
     }
 }
 
-/// Queues a frame, waiting for room.
+/// Queues a frame, waiting for room. [`Sender::write`] is to follow.
 async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<(), End> {
-    match sender.queue_encoded(frame) {
+    match sender.put_encoded(frame) {
         Ok(()) => Ok(()),
         Err(SendError::Full) => match sender.send_encoded(frame).await {
             Ok(()) => Ok(()),

@@ -19,6 +19,9 @@ const LEVEL: i32 = 3;
 pub(crate) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The shortest frame with a checksum: magic, descriptor, window or size, the header of an empty block, checksum.
 pub(crate) const BYTES_MIN: u64 = 13;
+/// What the reference implementation makes of no content at all: there is nothing that a checksum could be of. A sealed
+/// segment without rows has this as its collection index.
+const NOTHING: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
 const BLOCK_BYTES_MAX: u64 = 128 * 1024;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -53,7 +56,14 @@ thread_local! {
 
 /// The content of a frame, of at most `bytes_max` bytes. Exactly one frame must be there.
 pub fn decode(frame: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameDamage> {
+    if frame == NOTHING {
+        return Ok(Vec::new());
+    }
     let shape = shape(frame)?;
+    #[cfg(feature = "planted-bugs")]
+    if shape.content_size.is_none() && crate::planted::is_planted(crate::planted::Bug::ContentSizeNeeded) {
+        return Err(FrameDamage::Corrupt);
+    }
     let capacity = usize::try_from(shape.content_max).map_err(|_| FrameDamage::TooLarge)?;
     if shape.content_size.is_some() && capacity > bytes_max {
         return Err(FrameDamage::TooLarge);
@@ -180,11 +190,37 @@ mod tests {
         }
     }
 
+    /// As the reference implementation writes short ones.
+    #[test]
+    fn a_frame_need_not_say_how_long_its_content_is() {
+        let mut compressor = Compressor::new(LEVEL).unwrap();
+        compressor.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+        compressor.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
+        for len in [1, 200, 5000] {
+            let content = vec![7; len];
+            let frame = compressor.compress(&content).unwrap();
+            assert_eq!(shape(&frame).unwrap().content_size, None);
+            assert_eq!(decode(&frame, LIMIT).unwrap(), content);
+        }
+    }
+
     #[test]
     fn content_beyond_the_limit_is_refused() {
         let frame = Encoder::new().unwrap().encode(&vec![0; 2000]).unwrap();
         assert_eq!(decode(&frame, 1999), Err(FrameDamage::TooLarge));
         assert_eq!(decode(&frame, 2000), Ok(vec![0; 2000]));
+    }
+
+    #[test]
+    fn only_a_frame_of_nothing_may_lack_its_checksum() {
+        assert_eq!(decode(&NOTHING, 0), Ok(Vec::new()));
+        // One byte, as it is.
+        let something = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 1, 9, 0, 0, 7];
+        assert_eq!(decode(&something, LIMIT), Err(FrameDamage::NoChecksum));
+        for len in 0..NOTHING.len() {
+            assert!(decode(&NOTHING[..len], LIMIT).is_err(), "{len} bytes");
+        }
+        assert!(decode(&[&NOTHING[..], &[0]].concat(), LIMIT).is_err());
     }
 
     #[test]

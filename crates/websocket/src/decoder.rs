@@ -16,8 +16,9 @@ use crate::{
     utf8::Utf8,
 };
 
-/// Messages below this size are copied out of the buffer that they were read into, which can then be used again.
-const COPIED_BYTES_MAX: usize = 4096;
+/// Messages below this size are copied out of the buffer that they were read into, which can then be used again, and which
+/// they would otherwise keep.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

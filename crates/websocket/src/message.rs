@@ -130,7 +130,9 @@ impl EncodedFrame {
         header(message.opcode(), true, bytes.len() - HEADER_BYTES_MAX).encode(&mut head);
         let begin = HEADER_BYTES_MAX - head.len();
         bytes[begin..HEADER_BYTES_MAX].copy_from_slice(&head);
-        Ok(Self { bytes: Bytes::from(bytes).slice(begin..), window_bits: Some(window_bits) })
+        // A copy takes what it needs; the compressor was given room for much more, and a frame may be kept for long.
+        let bytes = Bytes::copy_from_slice(&bytes[begin..]);
+        Ok(Self { bytes, window_bits: Some(window_bits) })
     }
 
     /// A frame that was encoded before, from what [`bytes`](Self::bytes) and [`window_bits`](Self::window_bits) gave.

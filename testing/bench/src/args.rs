@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 
-use crate::server::{LaunchOptions, StopSignal};
+use crate::jetstream::{self, Jetstream};
+use crate::server::{LaunchOptions, STREAM_PROBE, StopSignal};
 use crate::target::{DEFAULT_MOUNT, Target, split_named};
 use crate::workload::{Appends, CatchUp, FanOut, Spread, Streams, Uploads, Workload};
 
@@ -89,6 +90,14 @@ enum Command {
     Uploads(UploadArgs),
     /// The first five of the above, with their defaults.
     All,
+    /// A Jetstream catches up with a relay (of Jetstream servers, as the next three).
+    JetstreamIngest(JetstreamArgs),
+    /// A Jetstream's archive read from its start through its live feeds.
+    JetstreamReplay(JetstreamReplayArgs),
+    /// A Jetstream's live events to many subscribers.
+    JetstreamFanOut(JetstreamFanOutArgs),
+    /// Sealed segment files read by this process.
+    JetstreamScan(JetstreamScanArgs),
     /// Serves, as a yardstick: answers every request at once and stores nothing.
     Ceiling(CeilingArgs),
 }
@@ -186,6 +195,57 @@ struct UploadArgs {
     paces: Vec<u32>,
 }
 
+/// The network that is simulated.
+#[derive(Debug, Default, Args)]
+struct JetstreamArgs {
+    /// Events that happen while the server is away [default: 50000; 2000 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000_000))]
+    events: Option<u32>,
+    /// Accounts [default: 2000; 100 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    accounts: Option<u32>,
+    /// What the network is drawn from.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+#[derive(Debug, Default, Args)]
+struct JetstreamReplayArgs {
+    #[command(flatten)]
+    network: JetstreamArgs,
+    /// The feeds, each measured on its own [default: all].
+    #[arg(long, value_delimiter = ',', value_enum)]
+    forms: Vec<jetstream::Form>,
+    /// Numbers of subscribers, each measured on its own [default: 1].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    subscribers: Vec<u32>,
+}
+
+#[derive(Debug, Default, Args)]
+struct JetstreamFanOutArgs {
+    #[command(flatten)]
+    network: JetstreamArgs,
+    /// The feeds, each measured on its own [default: all].
+    #[arg(long, value_delimiter = ',', value_enum)]
+    forms: Vec<jetstream::Form>,
+    /// How many subscribers [default: 1000; 100 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    subscribers: Option<u32>,
+    /// Events a second [default: 20].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: Option<u32>,
+    /// How long events happen, in seconds [default: 10; 2 with --quick].
+    #[arg(long, value_parser = seconds)]
+    duration: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+struct JetstreamScanArgs {
+    /// Sealed segments.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     if !(0.0..=SECONDS_MAX).contains(&seconds) {
@@ -234,6 +294,8 @@ impl Common {
             show_output: self.show_server_output,
             ready_within: self.ready_within,
             token: self.token.clone(),
+            probe: STREAM_PROBE,
+            relay: None,
         }
     }
 }
@@ -253,6 +315,14 @@ impl Cli {
         }
     }
 
+    /// The segments to read, if this process is to do the work itself.
+    pub(crate) fn scanned(&self) -> Option<&[PathBuf]> {
+        match &self.command {
+            Command::JetstreamScan(args) => Some(&args.files),
+            _ => None,
+        }
+    }
+
     /// What to run, in order.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         let quick = self.common.quick;
@@ -264,7 +334,10 @@ impl Cli {
             Command::Streams(args) => vec![args.workload(if quick { 2000 } else { 100_000 })],
             Command::Restart(args) => vec![args.workload(if quick { 2000 } else { 10_000 })],
             Command::Uploads(args) => vec![args.workload(quick)],
-            Command::Ceiling(_) => Vec::new(),
+            Command::Ceiling(_) | Command::JetstreamScan(_) => Vec::new(),
+            Command::JetstreamIngest(args) => vec![args.workload(quick)],
+            Command::JetstreamReplay(args) => vec![args.workload(quick)],
+            Command::JetstreamFanOut(args) => vec![args.workload(quick)],
             Command::All => {
                 let appends = AppendArgs { bytes: 256, ..AppendArgs::default() };
                 let mut all = appends.workloads(Spread::StreamEach, quick);
@@ -342,6 +415,46 @@ impl UploadArgs {
             duration: self.duration.unwrap_or(Duration::from_secs(if quick { 1 } else { 10 })),
             paces,
         })
+    }
+}
+
+impl JetstreamArgs {
+    fn world(&self, quick: bool) -> jetstream::World {
+        jetstream::World {
+            seed: self.seed,
+            accounts: self.accounts.unwrap_or(if quick { 100 } else { 2000 }),
+            events: self.events.unwrap_or(if quick { 2000 } else { 50_000 }),
+        }
+    }
+
+    fn workload(&self, quick: bool) -> Workload {
+        Workload::Jetstream(Jetstream::Ingest(jetstream::Ingest { world: self.world(quick) }))
+    }
+}
+
+fn forms(given: &[jetstream::Form]) -> Vec<jetstream::Form> {
+    if given.is_empty() { jetstream::Form::ALL.to_vec() } else { given.to_vec() }
+}
+
+impl JetstreamReplayArgs {
+    fn workload(&self, quick: bool) -> Workload {
+        Workload::Jetstream(Jetstream::Replay(jetstream::Replay {
+            world: self.network.world(quick),
+            forms: forms(&self.forms),
+            subscribers: if self.subscribers.is_empty() { vec![1] } else { self.subscribers.clone() },
+        }))
+    }
+}
+
+impl JetstreamFanOutArgs {
+    fn workload(&self, quick: bool) -> Workload {
+        Workload::Jetstream(Jetstream::FanOut(jetstream::FanOut {
+            world: self.network.world(quick),
+            forms: forms(&self.forms),
+            subscribers: self.subscribers.unwrap_or(if quick { 100 } else { 1000 }),
+            rate: self.rate.unwrap_or(20),
+            duration: self.duration.unwrap_or(Duration::from_secs(if quick { 2 } else { 10 })),
+        }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `alluvium-bench`: measures servers of the Durable Streams Protocol.
+//! `alluvium-bench`: measures servers of the Durable Streams Protocol, and of Jetstream.
 //!
 //! It drives any server by URL, or starts servers itself, with one client thread in closed loops over raw
 //! HTTP/1.1. Two servers are measured in alternation, so that their ratio holds even on a machine whose
@@ -8,6 +8,7 @@ mod args;
 mod ceiling;
 mod clock;
 mod http;
+mod jetstream;
 mod procfs;
 mod report;
 mod schedule;
@@ -36,6 +37,9 @@ fn main() -> anyhow::Result<()> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting up")?;
     if let Some(port) = cli.ceiling_port() {
         return runtime.block_on(ceiling::serve(port));
+    }
+    if let Some(files) = cli.scanned() {
+        return print(&jetstream::scan::run(files, cli.common.runs())?, cli.common.json.as_deref());
     }
     let schedule = Schedule {
         targets: cli.common.targets()?,

@@ -22,6 +22,11 @@ pub(crate) fn machine_cpu_time() -> Option<Duration> {
     parse_machine_cpu_time(&fs::read_to_string("/proc/stat").ok()?)
 }
 
+/// The CPUs of the whole machine, also when this process may not use all of them.
+pub(crate) fn cores() -> Option<u64> {
+    Some(count_cores(&fs::read_to_string("/proc/stat").ok()?)).filter(|count| *count > 0)
+}
+
 /// Memory of a process in bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
@@ -76,6 +81,13 @@ fn parse_machine_cpu_time(stat: &str) -> Option<Duration> {
     Some(ticks(user + nice + system + irq + softirq + steal))
 }
 
+fn count_cores(stat: &str) -> u64 {
+    let is_core = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    stat.lines().filter(is_core).count() as u64
+}
+
 fn ticks(count: u64) -> Duration {
     Duration::from_millis(count.saturating_mul(TICK_MILLIS))
 }
@@ -112,6 +124,7 @@ mod tests {
     fn the_machine_is_busy_with_everything_but_idling() {
         let stat = "cpu  10 1 20 1000 500 2 3 4 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(parse_machine_cpu_time(stat), Some(Duration::from_millis(400)));
+        assert_eq!(count_cores(stat), 1);
     }
 
     #[test]

@@ -85,6 +85,9 @@ impl Schedule {
 
     async fn run_once(&self, workload: &Workload, target: &Target) -> anyhow::Result<Vec<Cell>> {
         let run = async {
+            if let Workload::Jetstream(load) = workload {
+                return load.run(target, &self.launch).await;
+            }
             let mut session = Session::start(target, &self.launch).await?;
             let cells = workload.run(&mut session).await?;
             session.stop().await?;

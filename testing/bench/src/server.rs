@@ -37,7 +37,15 @@ pub(crate) struct LaunchOptions {
     pub(crate) ready_within: Duration,
     /// Presented with every request, to servers that want one.
     pub(crate) token: Option<String>,
+    /// What is asked for to see whether a server answers, below where streams live: anything but a status of 500 and above
+    /// will do.
+    pub(crate) probe: &'static str,
+    /// Host and port of the relay of a Jetstream.
+    pub(crate) relay: Option<String>,
 }
+
+/// What is asked of a server of streams to see whether it answers.
+pub(crate) const STREAM_PROBE: &str = "readiness-probe?offset=-1";
 
 /// How a server is told to stop.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -114,7 +122,7 @@ impl Session {
         };
         let mut session = session;
         session
-            .answers("readiness-probe?offset=-1", options.ready_within, |status| status < 500)
+            .answers(options.probe, options.ready_within, |status| status < 500)
             .await
             .with_context(|| format!("waiting for `{}` to answer", target.name))?;
         Ok(session)
@@ -139,6 +147,33 @@ impl Session {
             .await
             .context("waiting for the first read after a restart")?;
         Ok(Restart { stop, first_read: starting.elapsed() })
+    }
+
+    /// Ends the process of a server that was started here, for [`resume`](Self::resume) to go on with its data.
+    pub(crate) async fn halt(&mut self, signal: StopSignal) -> anyhow::Result<()> {
+        let Some(launched) = &mut self.launched else { bail!("only a server started here can be stopped") };
+        stop(&mut launched.child, signal).await
+    }
+
+    /// Starts a stopped server again; it may not answer yet.
+    pub(crate) fn resume(&mut self) -> anyhow::Result<()> {
+        let port = self.endpoint.address.port();
+        let Some(launched) = &mut self.launched else { bail!("only a server started here can be started") };
+        launched.child = launch(&launched.command, port, launched.dir.path(), &launched.options)?;
+        self.pid = Some(launched.child.id());
+        Ok(())
+    }
+
+    /// Waits until a server that was started again answers.
+    pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
+        let Some(launched) = &self.launched else { bail!("only a server started here can be waited for") };
+        let (probe, within) = (launched.options.probe, launched.options.ready_within);
+        self.answers(probe, within, |status| status < 500).await.context("waiting for a restarted server")
+    }
+
+    /// The data directory, if it is known.
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
     }
 
     /// Ends a server that the benchmark has started, and removes its data.
@@ -212,7 +247,7 @@ fn launch(command: &str, port: u16, dir: &Path, options: &LaunchOptions) -> anyh
     let output = || if options.show_output { Stdio::inherit() } else { Stdio::null() };
     Command::new("sh")
         .arg("-c")
-        .arg(format!("exec {}", fill_in(command, port, dir)))
+        .arg(format!("exec {}", fill_in(command, port, dir, options.relay.as_deref())))
         .stdin(Stdio::null())
         // Standard output is the report's.
         .stdout(Stdio::null())
@@ -221,9 +256,10 @@ fn launch(command: &str, port: u16, dir: &Path, options: &LaunchOptions) -> anyh
         .with_context(|| format!("starting `{command}`"))
 }
 
-fn fill_in(command: &str, port: u16, dir: &Path) -> String {
+fn fill_in(command: &str, port: u16, dir: &Path, relay: Option<&str>) -> String {
     let dir = dir.display().to_string().replace('\'', r"'\''");
-    command.replace("{port}", &port.to_string()).replace("{dir}", &format!("'{dir}'"))
+    let command = command.replace("{port}", &port.to_string()).replace("{dir}", &format!("'{dir}'"));
+    relay.map_or(command.clone(), |relay| command.replace("{relay}", relay))
 }
 
 async fn stop(child: &mut Child, signal: StopSignal) -> anyhow::Result<()> {
@@ -280,8 +316,11 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in_and_the_directory_is_quoted() {
-        let filled = fill_in("serve -p {port} -d {dir}/x", 4437, Path::new("/tmp/it's here"));
+        let dir = Path::new("/tmp/it's here");
+        let filled = fill_in("serve -p {port} -d {dir}/x", 4437, dir, None);
         assert_eq!(filled, r"serve -p 4437 -d '/tmp/it'\''s here'/x");
+        let filled = fill_in("serve --relay ws://{relay} -p {port}", 80, dir, Some("127.0.0.1:7777"));
+        assert_eq!(filled, "serve --relay ws://127.0.0.1:7777 -p 80");
     }
 
     #[test]

@@ -69,8 +69,7 @@ impl Usage {
     /// The share of the machine's CPUs that neither the server nor this client used.
     fn foreign_share(&self) -> Option<f64> {
         let own = self.server? + self.client?;
-        let cores = std::thread::available_parallelism().ok()?.get();
-        let all = self.wall.as_secs_f64() * stats::float(cores as u64);
+        let all = self.wall.as_secs_f64() * stats::float(procfs::cores()?);
         (all > 0.0).then(|| self.machine.map(|machine| machine.saturating_sub(own).as_secs_f64() / all))?
     }
 }

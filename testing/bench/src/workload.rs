@@ -20,6 +20,7 @@ pub(crate) use uploads::Uploads;
 
 use crate::clock;
 use crate::http::{Connection, Method, request};
+use crate::jetstream::Jetstream;
 use crate::report::{Cell, Metric};
 use crate::server::Session;
 use crate::stats::{self, Latencies};
@@ -38,6 +39,8 @@ pub(crate) enum Workload {
     FanOut(FanOut),
     Streams(Streams),
     Uploads(Uploads),
+    /// Starts its server itself.
+    Jetstream(Jetstream),
 }
 
 impl Workload {
@@ -49,6 +52,7 @@ impl Workload {
             Self::FanOut(load) => load.run(session).await,
             Self::Streams(load) => load.run(session).await,
             Self::Uploads(load) => load.run(session).await,
+            Self::Jetstream(_) => bail!("a server of another kind"),
         }
     }
 
@@ -60,6 +64,7 @@ impl Workload {
             Self::FanOut(load) => load.name(),
             Self::Streams(load) => load.name(),
             Self::Uploads(load) => load.name(),
+            Self::Jetstream(load) => load.name(),
         }
     }
 }
@@ -158,6 +163,6 @@ impl Tally {
     }
 }
 
-fn latency_metrics(latencies: &Latencies) -> [Metric; 2] {
+pub(crate) fn latency_metrics(latencies: &Latencies) -> [Metric; 2] {
     [Metric::new("p50", "ms", latencies.millis(0.5)), Metric::new("p99", "ms", latencies.millis(0.99))]
 }

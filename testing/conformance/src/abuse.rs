@@ -91,8 +91,8 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 
 /// The metrics of what was tried.
 const COUNTED: [&str; 6] = [
-    "alluvium_connections_total{outcome=\"refused\"}",
-    "alluvium_connections_total{outcome=\"refused_by_address\"}",
+    "alluvium_connections_offered_total{outcome=\"refused\"}",
+    "alluvium_connections_offered_total{outcome=\"refused_by_address\"}",
     "alluvium_connections_ended_total{reason=\"idle\"}",
     "alluvium_connections_ended_total{reason=\"misbehaved\"}",
     "alluvium_requests_unreadable_total",

@@ -75,7 +75,7 @@ pub fn decode(input: &[u8]) -> Result<Value, CborError> {
 /// becomes U+FFFD, as some servers on the network write such records. The document may encode to other bytes than it
 /// came from.
 pub fn decode_lenient(input: &[u8]) -> Result<Value, CborError> {
-    whole(Reader { lenient: true, ..Reader::new(input) })
+    whole(Reader::lenient(input))
 }
 
 fn whole(mut reader: Reader<'_>) -> Result<Value, CborError> {
@@ -97,10 +97,31 @@ pub struct Reader<'a> {
 /// The kind of the next value with the argument of its head.
 type Head = (u8, u64);
 
+/// A value, or the beginning of one that holds others.
+#[derive(Debug)]
+pub(crate) enum Item<'a> {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Float(Finite),
+    Bytes(&'a [u8]),
+    Text(Cow<'a, str>),
+    Link(Cid),
+    /// That many values follow.
+    List(usize),
+    /// That many keys with values follow.
+    Map(usize),
+}
+
 impl<'a> Reader<'a> {
     /// A strict reader at the beginning of `input`.
     pub const fn new(input: &'a [u8]) -> Self {
         Self { input, at: 0, lenient: false, values: MAX_VALUES }
+    }
+
+    /// A reader that takes what [`decode_lenient`] takes.
+    pub(crate) const fn lenient(input: &'a [u8]) -> Self {
+        Self { lenient: true, ..Self::new(input) }
     }
 
     /// How many bytes were read.
@@ -232,7 +253,8 @@ impl<'a> Reader<'a> {
         Cid::from_bytes(cid).map_err(|_| not_a_link)
     }
 
-    fn value_at(&mut self, depth: usize) -> Result<Value, CborError> {
+    /// What comes next, within `depth` lists and maps.
+    pub(crate) fn item(&mut self, depth: usize) -> Result<Item<'a>, CborError> {
         let start = self.at;
         let problem = |problem| Err(CborError { at: start, problem });
         let Some(values) = self.values.checked_sub(1) else {
@@ -245,13 +267,28 @@ impl<'a> Reader<'a> {
             return problem(Problem::Depth);
         }
         Ok(match (major, i64::try_from(argument)) {
-            (0, Ok(integer)) => Value::Integer(integer),
-            (1, Ok(complement)) => Value::Integer(!complement),
+            (0, Ok(integer)) => Item::Integer(integer),
+            (1, Ok(complement)) => Item::Integer(!complement),
             (0 | 1, Err(_)) => return problem(Problem::Range),
-            (2, _) => Value::Bytes(self.take(argument)?.to_vec()),
-            (3, _) => Value::Text(self.text_of(argument, start)?.into_owned()),
-            (4, _) => {
-                let len = self.count(argument, 1)?;
+            (2, _) => Item::Bytes(self.take(argument)?),
+            (3, _) => Item::Text(self.text_of(argument, start)?),
+            (4, _) => Item::List(self.count(argument, 1)?),
+            (5, _) => Item::Map(self.count(argument, 2)?),
+            (6, _) => Item::Link(self.link_of(argument, start)?),
+            _ => simple(first, argument).or_else(problem)?,
+        })
+    }
+
+    fn value_at(&mut self, depth: usize) -> Result<Value, CborError> {
+        Ok(match self.item(depth)? {
+            Item::Null => Value::Null,
+            Item::Bool(bool) => Value::Bool(bool),
+            Item::Integer(integer) => Value::Integer(integer),
+            Item::Float(float) => Value::Float(float),
+            Item::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+            Item::Text(text) => Value::Text(text.into_owned()),
+            Item::Link(cid) => Value::Link(cid),
+            Item::List(len) => {
                 // Not reserved: a length may be announced and not come.
                 let mut list = Vec::with_capacity(len.min(1024));
                 for _ in 0..len {
@@ -259,10 +296,18 @@ impl<'a> Reader<'a> {
                 }
                 Value::List(list)
             }
-            (5, _) => Value::Map(self.entries(argument, depth + 1)?),
-            (6, _) => Value::Link(self.link_of(argument, start)?),
-            _ => simple(first, argument).or_else(problem)?,
+            Item::Map(len) => Value::Map(self.entries(len, depth + 1)?),
         })
+    }
+
+    /// The next key of a map, whatever its place among the others.
+    pub(crate) fn map_key(&mut self) -> Result<Cow<'a, str>, CborError> {
+        let start = self.at;
+        let (major, argument) = self.head()?;
+        if major != 3 {
+            return Err(CborError { at: start, problem: Problem::Key });
+        }
+        self.text_of(argument, start)
     }
 
     fn text_of(&mut self, len: u64, start: usize) -> Result<Cow<'a, str>, CborError> {
@@ -275,20 +320,14 @@ impl<'a> Reader<'a> {
             .map_err(|_| CborError { at: start, problem: Problem::Utf8 })
     }
 
-    fn entries(&mut self, len: u64, depth: usize) -> Result<Map, CborError> {
-        let len = self.count(len, 2)?;
+    fn entries(&mut self, len: usize, depth: usize) -> Result<Map, CborError> {
         let mut entries: Vec<(String, Value)> = Vec::with_capacity(len.min(1024));
         for _ in 0..len {
             let start = self.at;
-            let problem = |problem| CborError { at: start, problem };
-            let (major, argument) = self.head()?;
-            if major != 3 {
-                return Err(problem(Problem::Key));
-            }
-            let key = self.text_of(argument, start)?.into_owned();
+            let key = self.map_key()?.into_owned();
             let before = entries.last().map(|(before, _)| key_order(before.as_bytes(), key.as_bytes()));
             if !self.lenient && before.is_some_and(|order| order != Ordering::Less) {
-                return Err(problem(Problem::KeyOrder));
+                return Err(CborError { at: start, problem: Problem::KeyOrder });
             }
             entries.push((key, self.value_at(depth)?));
         }
@@ -300,12 +339,12 @@ impl<'a> Reader<'a> {
 }
 
 /// False, true, null or a float, by the first byte.
-fn simple(first: u8, argument: u64) -> Result<Value, Problem> {
+fn simple(first: u8, argument: u64) -> Result<Item<'static>, Problem> {
     match first {
-        0xf4 => Ok(Value::Bool(false)),
-        0xf5 => Ok(Value::Bool(true)),
-        0xf6 => Ok(Value::Null),
-        0xfb => Finite::new(f64::from_bits(argument)).map(Value::Float).ok_or(Problem::Float),
+        0xf4 => Ok(Item::Bool(false)),
+        0xf5 => Ok(Item::Bool(true)),
+        0xf6 => Ok(Item::Null),
+        0xfb => Finite::new(f64::from_bits(argument)).map(Item::Float).ok_or(Problem::Float),
         0xf9 | 0xfa => Err(Problem::Float),
         _ => Err(Problem::Simple),
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cbor::{Finite, Map, Value};
+use crate::cbor::{Finite, Map, Value, decode_lenient, encode};
 use crate::fixtures::value;
 
 #[test]
@@ -94,6 +94,26 @@ proptest! {
     #[test]
     fn what_is_written_is_json(value in value(true)) {
         prop_assert!(serde_json::from_str::<serde_json::Value>(&to_json(&value)).is_ok());
+    }
+
+    #[test]
+    fn transcoding_is_reading_and_writing(value in value(true)) {
+        let mut json = "before".to_owned();
+        prop_assert_eq!(transcode(&encode(&value), &mut json), Ok(()));
+        prop_assert_eq!(json, format!("before{}", to_json(&value)));
+    }
+
+    #[test]
+    fn any_bytes_are_transcoded_as_they_are_read(bytes in proptest::collection::vec(prop_oneof![0x60..0x64_u8, 0x80..0x84_u8, 0xa0..0xa4_u8, any::<u8>()], 0..40)) {
+        let mut json = "before".to_owned();
+        let transcoded = transcode(&bytes, &mut json);
+        match decode_lenient(&bytes) {
+            Ok(value) => prop_assert_eq!(json, format!("before{}", to_json(&value))),
+            Err(error) => {
+                prop_assert_eq!(transcoded, Err(error));
+                prop_assert_eq!(json, "before");
+            }
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn write_json(value: &Value, out: &mut String) {
 }
 
 /// `{"<key>":"<text>"}` of text that needs no escapes.
-fn tagged(key: &str, text: &str, out: &mut String) {
+pub(super) fn tagged(key: &str, text: &str, out: &mut String) {
     for part in ["{\"", key, "\":\"", text, "\"}"] {
         out.push_str(part);
     }
@@ -63,32 +63,78 @@ fn tagged(key: &str, text: &str, out: &mut String) {
 
 /// Appends `text` as a JSON string, escaped as [`write_json`] does it.
 pub fn write_text(text: &str, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            '\0'..='\u{1f}' | '<' | '>' | '&' => {
-                out.push_str("\\u00");
-                out.push(char::from(HEX[char as usize >> 4]));
-                out.push(char::from(HEX[char as usize & 15]));
+    // What needs no escape, which is nearly everything, is copied in pieces.
+    let (bytes, mut copied, mut at) = (text.as_bytes(), 0, 0);
+    while let Some(found) = bytes[at..].iter().position(|byte| MARKED[usize::from(*byte)]) {
+        let start = at + found;
+        let (len, escape) = escape(&bytes[start..]);
+        at = start + len;
+        if escape != Escape::None {
+            out.push_str(&text[copied..start]);
+            copied = at;
+        }
+        match escape {
+            Escape::None => {}
+            Escape::Short(letter) => out.extend(['\\', letter]),
+            Escape::Unicode(number) => {
+                out.push_str("\\u");
+                out.extend([12, 8, 4, 0].map(|shift| char::from(HEX[number >> shift & 15])));
             }
-            _ => out.push(char),
         }
     }
+    out.push_str(&text[copied..]);
     out.push('"');
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// The bytes at which an escape may begin.
+const MARKED: [bool; 256] = {
+    let mut marked = [false; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        marked[control] = true;
+        control += 1;
+    }
+    let mut others: &[u8] = b"\"\\<>&\xe2";
+    while let [first, rest @ ..] = others {
+        marked[*first as usize] = true;
+        others = rest;
+    }
+    marked
+};
+
+/// How a character is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Escape {
+    /// As it is.
+    None,
+    /// By a backslash and this.
+    Short(char),
+    /// By its number, of 16 bits.
+    Unicode(usize),
+}
+
+/// What becomes of the character that begins here with a marked byte, and how many bytes may be passed over.
+fn escape(bytes: &[u8]) -> (usize, Escape) {
+    match bytes {
+        [quote @ (b'"' | b'\\'), ..] => (1, Escape::Short(char::from(*quote))),
+        [8, ..] => (1, Escape::Short('b')),
+        [0xc, ..] => (1, Escape::Short('f')),
+        [b'\n', ..] => (1, Escape::Short('n')),
+        [b'\r', ..] => (1, Escape::Short('r')),
+        [b'\t', ..] => (1, Escape::Short('t')),
+        // The line and the paragraph separator.
+        [0xe2, 0x80, 0xa8, ..] => (3, Escape::Unicode(0x2028)),
+        [0xe2, 0x80, 0xa9, ..] => (3, Escape::Unicode(0x2029)),
+        [0xe2, ..] | [] => (1, Escape::None),
+        [other, ..] => (1, Escape::Unicode((*other).into())),
+    }
+}
+
 /// The shortest digits; with an exponent below 1e-6 and from 1e21 on.
-fn number(float: f64) -> String {
+pub(super) fn number(float: f64) -> String {
     let size = float.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let text = format!("{float:e}");

@@ -111,6 +111,45 @@ proptest! {
         prop_assert_eq!(public.verify(&message, &other_form(curve, &signature)), Err(KeyError::HighS));
     }
 
+    /// The libraries that compute the equation agree, on right and wrong signatures.
+    #[cfg(feature = "native")]
+    #[test]
+    fn both_ways_to_the_equation_give_the_same_answer(
+        number in any::<[u8; 32]>(),
+        message in proptest::collection::vec(any::<u8>(), 0..100),
+        flip in proptest::option::of(0..512_usize),
+        p256 in any::<bool>(),
+    ) {
+        let curve = CURVES[usize::from(p256)];
+        let Ok(secret) = SecretKey::from_bytes(curve, &number) else { return Ok(()) };
+        let mut signature = secret.sign(&message);
+        if let Some(bit) = flip {
+            signature[bit / 8] ^= 1 << (bit % 8);
+        }
+        let answers = match secret.public_key().0 {
+            Public::K256(key) => k256::ecdsa::Signature::from_slice(&signature)
+                .ok()
+                .filter(|signature| signature.normalize_s() == *signature)
+                .map(|signature| (
+                    equation::native::k256(&key, &message, &signature),
+                    equation::portable::k256(&key, &message, &signature),
+                )),
+            Public::P256(key) => p256::ecdsa::Signature::from_slice(&signature)
+                .ok()
+                .filter(|signature| signature.normalize_s() == *signature)
+                .map(|signature| (
+                    equation::native::p256(&key, &message, &signature),
+                    equation::portable::p256(&key, &message, &signature),
+                )),
+        };
+        if let Some((native, portable)) = answers {
+            prop_assert_eq!(native, portable);
+            prop_assert_eq!(native, flip.is_none());
+        } else {
+            prop_assert!(flip.is_some());
+        }
+    }
+
     #[test]
     fn any_signature_is_judged_without_a_panic(signature in proptest::collection::vec(any::<u8>(), 60..68), p256 in any::<bool>()) {
         let public = key(CURVES[usize::from(p256)], 3).public_key();

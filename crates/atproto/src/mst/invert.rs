@@ -22,6 +22,11 @@ pub struct Operation<'a> {
 /// The root before `operations`, which led to `root`. `blocks` may hold a part of the tree; a node that is needed and
 /// missing is an error, as is a tree that does not hold what an operation says.
 pub fn invert(blocks: &impl Blocks, root: Cid, operations: &[Operation<'_>]) -> Result<Cid, MstError> {
+    undo(Tree::open(root), blocks, operations)
+}
+
+/// The same of a tree that was opened, and perhaps read in part. It must not have been changed.
+pub fn undo(mut tree: Tree, blocks: &impl Blocks, operations: &[Operation<'_>]) -> Result<Cid, MstError> {
     let mut ordered: Vec<&Operation<'_>> = operations.iter().collect();
     // Deletions are undone first: what they put back keeps nodes from being merged and cut again.
     ordered.sort_by_key(|operation| (operation.after.is_some(), operation.key));
@@ -29,7 +34,6 @@ pub fn invert(blocks: &impl Blocks, root: Cid, operations: &[Operation<'_>]) -> 
     if keys.len() != operations.len() {
         return Err(MstError::Operation);
     }
-    let mut tree = Tree::open(root);
     for operation in ordered {
         let held = match (operation.before, operation.after) {
             (None, None) => return Err(MstError::Operation),

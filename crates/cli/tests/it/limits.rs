@@ -192,3 +192,57 @@ fn pipelined_requests_are_answered_in_order() {
     let expected = (0..50).fold(String::new(), |text, n| format!("{text}{n:02}"));
     assert!(answers.ends_with(&expected), "{answers}");
 }
+
+#[test]
+fn every_limit_of_feeds_is_an_option_told_to_clients_and_kept_to() {
+    let server = Server::start_with(
+        "--feed-count-max 3 --feed-count-warn 2 --feed-blocks-max 5 --feed-blocks-warn 4 \
+         --feed-block-bytes-max 1KiB --feed-append-blocks-max 2 --feed-append-bytes-max 4KiB \
+         --feed-page-blocks-max 7 --feed-page-bytes-max 8KiB --feed-frame-bytes-max 64KiB \
+         --feed-subscribe-max 6 --feed-subscriptions-max 9 --feed-requests-max 10 \
+         --feed-ping-interval 5s --feed-reader-timeout 6s",
+    );
+    let ask = |target: &str, body: &str| {
+        call(server.address(), "POST", &format!("/feeds/v1/spaces/s{target}"), &[], body.as_bytes())
+    };
+    let welcome = ask("", r#"{"_tag":"Hello"}"#);
+    assert_eq!(welcome.status, 200);
+    for limit in [
+        r#""feedsMax":3"#,
+        r#""feedsSoftMax":2"#,
+        r#""feedBlocksMax":5"#,
+        r#""feedBlocksSoftMax":4"#,
+        r#""dataBytesMax":1024"#,
+        r#""appendBlocksMax":2"#,
+        r#""appendBytesMax":4096"#,
+        r#""pageBlocksMax":7"#,
+        r#""pageBytesMax":8192"#,
+        r#""frameBytesMax":65536"#,
+        r#""subscribeFeedsMax":6"#,
+        r#""subscriptionsMax":9"#,
+        r#""openRequestsMax":10"#,
+    ] {
+        assert!(welcome.text().contains(limit), "{limit}: {}", welcome.text());
+    }
+    let append = |feed: &str, sequence: u32| {
+        let block = format!(r#"{{"feedId":"{feed}","actorId":"a","sequence":{sequence},"data":"eA=="}}"#);
+        ask("/append", &format!(r#"{{"blocks":[{block}]}}"#))
+    };
+    for (feed, sequence, status, is_warned) in [
+        ("f", 0, 200, false),
+        ("f", 1, 200, false),
+        ("f", 2, 200, false),
+        ("f", 3, 200, false),
+        ("f", 4, 200, true),
+        ("f", 5, 409, false),
+        ("g", 0, 200, false),
+        ("h", 0, 200, true),
+        ("i", 0, 409, false),
+    ] {
+        let answer = append(feed, sequence);
+        let warned = answer.header("alluvium-warning").is_some();
+        assert_eq!((answer.status, warned), (status, is_warned), "{feed} {sequence}: {}", answer.text());
+    }
+    let block = r#"{"feedId":"f","actorId":"b","sequence":0,"data":"eA=="}"#;
+    assert_eq!(ask("/append", &format!(r#"{{"blocks":[{block},{block},{block}]}}"#)).status, 413);
+}

@@ -28,6 +28,7 @@ const WHOLE_PIECES_MAX: usize = 2;
 
 /// What one read will give: where it starts and ends, and the bytes between, still to be fetched.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ReadPlan {
     /// Where it starts.
     pub start: Offset,

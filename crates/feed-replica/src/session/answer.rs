@@ -1,8 +1,8 @@
 //! What an answer means.
 
 use alluvium_feed_protocol::{
-    AppendResponse, Block, BlocksPushed, ClientAction, ErrorCode, ErrorResponse, Id, ListFeedsResponse,
-    QueryResponse, RequestId, Response, SubscribeResponse, Token,
+    AppendResponse, ClientAction, ErrorCode, ErrorResponse, Id, ListFeedsResponse, QueryResponse, RequestId,
+    Response, SubscribeResponse, Token,
 };
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
@@ -18,7 +18,7 @@ const IN_VAIN_MAX: u32 = 5;
 
 /// How an answer left things.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Taken {
+pub(super) enum Taken {
     /// As asked for.
     Done,
     /// Not used: the history has changed, or the question has become meaningless.
@@ -150,91 +150,6 @@ impl Replica {
             }
             Ok(taken)
         })
-    }
-
-    /// Blocks that came by themselves: whether they were taken over. They are if they follow on the tail's cursor, from the
-    /// same history, with no pull under way whose answer would then meet another cursor.
-    pub(super) fn take_pushed(&self, session: &mut Session, pushed: BlocksPushed) -> ReplicaResult<bool> {
-        let is_pulling = session.in_flight.iter().any(|request| !request.kind.is_push());
-        let own = session.subscription.as_ref().filter(|own| own.id == pushed.subscription_id);
-        let Some(feeds) = own.map(|own| own.feeds.clone()).filter(|_| session.connected && !is_pulling)
-        else {
-            return Ok(false);
-        };
-        if session.is_replaying || session.is_probe_due {
-            return Ok(false);
-        }
-        let (now_ms, space) = (self.now_ms(), pushed.space_id.clone());
-        let taken = self.database.write::<_, Unusable>(|transaction| {
-            let mut state = state::load(transaction, &space)?;
-            let cursor = state.tail.position;
-            let follows = pushed.after <= cursor && cursor < pushed.position;
-            if !follows || state.token.as_ref() != Some(&pushed.server_token) {
-                return Ok(Taken::Discarded);
-            }
-            let page = page_of(pushed, cursor);
-            apply::check_page(&page, cursor)?;
-            let taken = self.store_tail(transaction, session, &mut state, &page, (&space, cursor, &feeds))?;
-            if taken == Taken::Done {
-                ok(&mut state, now_ms);
-                state::store(transaction, &space, &state)?;
-            }
-            Ok(taken)
-        });
-        match taken {
-            Ok(taken) => Ok(taken == Taken::Done),
-            // The pull that follows a hint says what is wrong.
-            Err(Unusable::Nonsense(_)) => Ok(false),
-            Err(Unusable::Store(error)) => Err(error.into()),
-        }
-    }
-
-    /// Takes over what follows on the tail's cursor, and moves that. Not used if the tail has other feeds or another
-    /// cursor by now.
-    fn store_tail(
-        &self,
-        transaction: &Connection,
-        session: &mut Session,
-        state: &mut SyncState,
-        page: &QueryResponse,
-        (space, cursor, feeds): (&Id, u64, &[i64]),
-    ) -> Result<Taken, Unusable> {
-        let now_ms = self.now_ms();
-        let lanes = lanes::all(transaction, space)?;
-        let (tail, others): (Vec<Lane>, Vec<Lane>) =
-            lanes.into_iter().filter(Lane::is_tail).partition(|lane| feeds.binary_search(&lane.feed).is_ok());
-        let is_stale = state.tail.position != cursor || !others.is_empty();
-        #[cfg(feature = "planted-bugs")]
-        let is_stale = is_stale
-            && !super::is_planted(super::Bug::NotSerialised)
-            && !super::is_planted(super::Bug::CursorBeforeBlocks)
-            && !super::is_planted(super::Bug::HintAsData);
-        if is_stale {
-            return Ok(Taken::Discarded);
-        }
-        let asked = Asked {
-            space_key: spaces::find_or_create(transaction, space)?.key,
-            space,
-            lanes: &tail,
-            cursor,
-            up_to: page.next_cursor,
-            now_ms,
-        };
-        if apply::page(transaction, &asked, page)? {
-            session.push_at(now_ms);
-        }
-        state.tail = Place { position: page.next_cursor, check: page.check };
-        state.see(state.tail);
-        let missing = page.max_position.saturating_sub(page.next_cursor);
-        state.blocks_to_pull = if page.has_more { missing.max(1) } else { 0 };
-        if page.has_more {
-            session.pull_due_ms = now_ms;
-        } else {
-            session.hinted = 0;
-            session.is_replaying &= lanes_behind(transaction, space, state)?;
-            session.pull_due_ms = now_ms + self.poll_ms(session);
-        }
-        Ok(Taken::Done)
     }
 
     fn take_behind(
@@ -509,32 +424,12 @@ impl Session {
     }
 }
 
-/// What was pushed after a cursor, as the page that would have been pulled.
-fn page_of(pushed: BlocksPushed, cursor: u64) -> QueryResponse {
-    let is_new = |block: &Block| block.position.is_none_or(|position| position > cursor);
-    QueryResponse {
-        request_id: RequestId::default(),
-        space_id: None,
-        blocks: pushed.blocks.into_iter().filter(is_new).collect(),
-        next_cursor: pushed.position,
-        has_more: false,
-        server_token: pushed.server_token,
-        max_position: pushed.position,
-        check: pushed.check,
-        cursor_block: None,
-        reset: false,
-        since_position: None,
-        pruned_below: None,
-        pruned: Vec::new(),
-    }
-}
-
-fn ok(state: &mut SyncState, now_ms: u64) {
+pub(super) fn ok(state: &mut SyncState, now_ms: u64) {
     state.last_ok_at = Some(now_ms);
     state.last_error = None;
 }
 
-fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {
+pub(super) fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {
     let lanes = lanes::all(connection, space)?;
     // One whose start lies ahead of everything has nothing to catch up with.
     Ok(lanes.iter().any(|lane| lane.pulled_to.is_some_and(|to| to < state.tail.position)))

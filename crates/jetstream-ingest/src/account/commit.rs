@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use alluvium_atproto::car::Limits as CarLimits;
-use alluvium_atproto::mst::{MstError, Operation, Tree, invert};
+use alluvium_atproto::mst::{self, MstError, Operation, Tree};
 use alluvium_atproto::{Blocks as _, Car, Cid, Commit as Object, Did, Tid};
 use bytes::Bytes;
 
@@ -177,10 +177,13 @@ fn judge(
         return Err(Verdict::Broken(Broken::DuplicatePath));
     }
     let (car, object) = read_blocks(event, rules)?;
+    // Read once: what the operations are looked up in is what they are then undone on.
+    let mut tree = Tree::open(object.data);
+    let holds = holds(event, &car, &mut tree);
     let (legacy, lenient) = match chain {
         None => (false, false),
         Some(_) if rules.accept_legacy && is_legacy(event) => (true, false),
-        Some(chain) => (false, !follows(event, &car, object.data, chain)?),
+        Some(chain) => (false, !follows(event, &car, tree, chain)?),
     };
     if object.check(did.as_str(), Some(&event.rev)).is_err() {
         return Err(Verdict::Rejected(Reject::Fields));
@@ -190,7 +193,7 @@ fn judge(
         Signature::Bad => return Err(Verdict::Rejected(Reject::Signature)),
         Signature::Unresolved(error) => return Err(Verdict::Unresolved(error)),
     }
-    if !holds(event, &car, object.data) {
+    if !holds {
         return Err(Verdict::Broken(Broken::Proof));
     }
     let ops = event.ops.iter().map(|op| verified(op, &car)).collect();
@@ -230,15 +233,15 @@ fn is_legacy(event: &Commit) -> bool {
 
 /// Whether the operations, undone, lead to the known tree; an error if the commit does not even claim to follow it, or
 /// if they cannot be undone.
-fn follows(event: &Commit, car: &Car, data: Cid, chain: &Chain) -> Result<bool, Verdict> {
-    let before = undo(event, car, data).map_err(|_| Verdict::Broken(Broken::Inversion))?;
+fn follows(event: &Commit, car: &Car, tree: Tree, chain: &Chain) -> Result<bool, Verdict> {
+    let before = undo(event, car, tree).map_err(|_| Verdict::Broken(Broken::Inversion))?;
     if event.prev_data != Some(chain.data) {
         return Err(Verdict::Broken(Broken::PrevData));
     }
     Ok(before == chain.data)
 }
 
-fn undo(event: &Commit, car: &Car, data: Cid) -> Result<Cid, MstError> {
+fn undo(event: &Commit, car: &Car, tree: Tree) -> Result<Cid, MstError> {
     let mut operations = Vec::with_capacity(event.ops.len());
     for op in &event.ops {
         let key = op.path.as_bytes();
@@ -249,12 +252,11 @@ fn undo(event: &Commit, car: &Car, data: Cid) -> Result<Cid, MstError> {
         };
         operations.push(Operation { key, before, after });
     }
-    invert(car, data, &operations)
+    mst::undo(tree, car, &operations)
 }
 
 /// Whether the tree after the commit holds what its operations say.
-fn holds(event: &Commit, car: &Car, data: Cid) -> bool {
-    let mut tree = Tree::open(data);
+fn holds(event: &Commit, car: &Car, tree: &mut Tree) -> bool {
     event.ops.iter().all(|op| {
         let after = match op.action {
             Action::Delete if op.cid.is_some() => return false,

@@ -99,7 +99,7 @@ impl Account {
         if asks.identity && told.identity {
             answered.identity = true;
             let body = marker_body(&self.did, context.now_us, &[]);
-            step.gated(marker_row(Kind::Identity, &self.did, "", body));
+            step.gated(marker_row(Kind::Identity, &self.did, "", &body));
         }
         if let Some(hosting) = told.hosting.as_ref().filter(|_| asks.account) {
             answered.account = true;
@@ -118,7 +118,7 @@ impl Account {
         let mut more = vec![("active", Value::Bool(told.active))];
         more.extend((!told.status.is_empty()).then(|| ("status", Value::from(told.status.as_str()))));
         let body = marker_body(&self.did, context.now_us, &more);
-        if !step.gated(marker_row(Kind::Account, &self.did, "", body)) {
+        if !step.gated(marker_row(Kind::Account, &self.did, "", &body)) {
             return;
         }
         let hosting = Hosting {

@@ -26,6 +26,37 @@ fn opened(bytes: &[u8], acknowledged: Option<u64>) -> Result<(Vec<Row>, Tail, u6
     }
 }
 
+/// As the reference implementation seals a segment in which nothing has happened. The frame of its collection index has
+/// nothing in it, and no checksum.
+#[test]
+fn a_sealed_segment_without_rows_is_read_as_the_reference_implementation_writes_it() {
+    let mut bytes = vec![0; 0x17a];
+    let parts: [(usize, &[u8]); 9] = [
+        (0, b"jss0\x6d\xd2\xd7\x0e\x85\xff\x18\x68\x01"),
+        (58, &[0, 1]),
+        (66, &[0, 1]),
+        (74, &[0x59, 1]),
+        (82, &[0x61, 1]),
+        (90, &[0, 1]),
+        (0x100, &[1, 0xf, 0, 0, 0, 1]),
+        (0x155, &[0x42, 0x47, 0x13, 0x46]),
+        (0x171, &[0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0]),
+    ];
+    for (at, part) in parts {
+        bytes[at..at + part.len()].copy_from_slice(part);
+    }
+    let disk = disk_with(&bytes);
+    let segment = Sealed::open(&disk, &path(), ReadLimits::default()).unwrap();
+    assert_eq!((segment.metadata().blocks.len(), segment.metadata().header.event_count), (0, 0));
+    assert!(rows(&segment).is_empty());
+    // What is missing in the frame is in the checksum of the file.
+    for at in 0x161..bytes.len() {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        assert!(Sealed::open(&disk_with(&bad), &path(), ReadLimits::default()).is_err(), "byte {at}");
+    }
+}
+
 #[test]
 fn every_flipped_byte_of_a_sealed_file_is_found_or_harmless() {
     let good_disk = disk(1);

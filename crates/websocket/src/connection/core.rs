@@ -159,6 +159,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         }
     }
 
+    /// Writes what the stream takes; whether the connection has ended by that.
+    pub(super) fn write_now(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_written = self.poll_write(cx).is_ready();
+        // What is left has a deadline, which the receiver's task keeps.
+        self.phase == Phase::Ended || !is_written
+    }
+
     /// Ready once everything is written.
     pub(super) fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {

@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 /// Buffers that are handed to one write.
-const SLICES: usize = 32;
+const SLICES: usize = 128;
 
 /// A queue of buffers, written in order, as many at once as the stream takes.
 #[derive(Debug, Default)]
@@ -48,7 +48,12 @@ impl Outgoing {
                 *slice = IoSlice::new(buffer);
                 count += 1;
             }
-            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(cx, &slices[..count]))?;
+            let stream = Pin::new(&mut *stream);
+            let written = ready!(match &slices[..count] {
+                // What a subscriber near the end gets is mostly one.
+                [only] => stream.poll_write(cx, only),
+                several => stream.poll_write_vectored(cx, several),
+            })?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

@@ -104,6 +104,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         Ok(())
     }
 
+    /// Queues a frame like [`queue_encoded`](Self::queue_encoded), but wakes nobody to write it: for one of several, before
+    /// [`write`](Self::write).
+    pub fn put_encoded(&mut self, frame: &EncodedFrame) -> Result<(), SendError> {
+        self.shared.core.lock().queue_encoded(frame)
+    }
+
+    /// Writes what is queued, as far as the stream takes it at once. The receiver's task writes the rest.
+    pub async fn write(&mut self) {
+        let write = |core: &mut Core<S>, cx: &mut Context<'_>| Poll::Ready(core.write_now(cx));
+        let is_over = poll_fn(|cx| self.shared.poll(|tasks| &tasks.sender, cx, write)).await;
+        if is_over {
+            // The receiver has to tell.
+            self.shared.tasks.wake_by_ref();
+        }
+    }
+
     /// See [`WebSocket::send`](crate::WebSocket::send).
     pub async fn send(&mut self, message: &Message) -> Result<(), Error> {
         self.send_with(|core| core.queue(message)).await

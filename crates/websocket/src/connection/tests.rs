@@ -83,6 +83,26 @@ async fn halves_work_at_once_though_both_send_more_than_the_pipe_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_put_is_written_by_the_one_who_put_it_as_far_as_it_goes() {
+    const ROOM: usize = 64;
+    let (here, mut peer) = duplex(ROOM);
+    let (mut receiver, mut sender) = WebSocket::server(here, None, ConnectionOptions::default()).split();
+    let frame = EncodedFrame::plain(&Message::text("hello"));
+    let all = frame.bytes().repeat(20);
+    for _ in 0..20 {
+        sender.put_encoded(&frame).unwrap();
+    }
+    assert_eq!(sender.queued_bytes(), all.len());
+    sender.write().await;
+    assert_eq!(sender.queued_bytes(), all.len() - ROOM, "nobody else has run");
+    let driving = tokio::spawn(async move { receiver.next().await });
+    let mut read = vec![0; all.len()];
+    peer.read_exact(&mut read).await.unwrap();
+    assert_eq!(read, all);
+    driving.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_owner_learns_when_all_is_written_and_of_what_comes_meanwhile() {
     let (mut socket, mut peer) = server(ConnectionOptions::default());
     socket.queue(&Message::text("hi")).unwrap();
