@@ -6,6 +6,7 @@
 pub mod atproto;
 pub mod feed;
 pub mod ingest;
+pub mod jetstream_client;
 pub mod journal;
 pub mod jss;
 pub mod metrics;

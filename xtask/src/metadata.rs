@@ -19,6 +19,8 @@ pub(crate) struct Package {
     pub(crate) dir: PathBuf,
     /// Names of the packages it declares as dependencies of any kind.
     pub(crate) dependencies: Vec<String>,
+    /// Of these, the names of those that its tests are not the only ones to need.
+    pub(crate) shipped_dependencies: Vec<String>,
 }
 
 /// All packages of the locked dependency graph.
@@ -37,14 +39,16 @@ pub(crate) fn packages() -> Result<Vec<Package>> {
 fn read(package: &Value, members: &[String]) -> Result<Package> {
     let text = |key: &str| package[key].as_str().map(ToOwned::to_owned);
     let manifest = PathBuf::from(text("manifest_path").context("no `manifest_path`")?);
-    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    let dependencies = || package["dependencies"].as_array().into_iter().flatten();
+    let name = |one: &Value| one["name"].as_str().map(ToOwned::to_owned);
     Ok(Package {
         name: text("name").context("no `name`")?,
         version: text("version").context("no `version`")?,
         license: text("license"),
         is_member: text("id").is_some_and(|id| members.contains(&id)),
         dir: manifest.parent().context("a manifest has a folder")?.to_owned(),
-        dependencies: dependencies.filter_map(|one| one["name"].as_str().map(ToOwned::to_owned)).collect(),
+        dependencies: dependencies().filter_map(name).collect(),
+        shipped_dependencies: dependencies().filter(|one| one["kind"] != "dev").filter_map(name).collect(),
     })
 }
 

@@ -10,6 +10,8 @@
 use std::sync::Arc;
 
 use alluvium_env::Env;
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use alluvium_jss::{BlockBuilder, Event, SegmentIndex, Writer};
 use parking_lot::RwLock;
 
@@ -100,6 +102,10 @@ impl Committer {
             self.since_ms.get_or_insert_with(|| self.env.clock.now_ms());
             self.staged.events.push(event);
         }
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::ChangesAfterFlush) && (full || split) {
+            self.flush()?;
+        }
         self.staged.changes.extend(batch.changes);
         self.staged.batches += 1;
         if full || split {
@@ -119,6 +125,12 @@ impl Committer {
         for (seq, event) in (first..).zip(&self.staged.events) {
             rows.push(event.at(seq))?;
         }
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::ShownEarly) {
+            let changes = self.staged.changes.clone();
+            self.show_logged();
+            return self.log.append(&rows, &changes);
+        }
         self.log.append(&rows, &self.staged.changes)?;
         self.show_logged();
         Ok(())
@@ -135,6 +147,11 @@ impl Committer {
     /// Makes everything durable in blocks and in the store, and starts the pending log over.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let index = self.index;
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::MetadataFirst) {
+            let seq = [(keys::NEXT_SEQ.into(), Some(encode_u64(self.next_seq)))];
+            self.store.commit(&seq.into())?;
+        }
         self.writer()?.flush().map_err(Error::segment(index))?;
         let mut changes = self.overlay.read().clone();
         changes.append(&mut self.staged.changes.clone());

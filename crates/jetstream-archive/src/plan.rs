@@ -5,6 +5,8 @@
 //! which a client takes as a page.
 
 use alluvium_jss::SegmentIndex;
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 
 use crate::manifest::{Descriptor, Manifest};
 use crate::select::Selection;
@@ -146,7 +148,10 @@ impl Planner<'_> {
             if full {
                 break;
             }
-            self.admit(segment.metadata.blocks[last as usize].max_seq, (last - first + 1) as usize);
+            let through = segment.metadata.blocks[last as usize].max_seq;
+            #[cfg(feature = "planted-bugs")]
+            let through = if is_planted(Bug::CutSaysSegment) { header.max_seq } else { through };
+            self.admit(through, (last - first + 1) as usize);
             ranges.push((first, last));
         }
         if !ranges.is_empty() {
@@ -159,6 +164,10 @@ impl Planner<'_> {
 
     fn is_full(&self) -> bool {
         let entries = self.plan.stats.entries;
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::EmptyPage) && self.limits.entries > 0 {
+            return entries + 1 >= self.limits.entries as u64;
+        }
         self.limits.entries > 0 && entries > 0 && entries >= self.limits.entries as u64
     }
 

@@ -42,6 +42,10 @@ impl Archive {
                     continue;
                 }
                 if let Some(seq) = first_in(&active_block(self, active, number)?, witnessed_at) {
+                    #[cfg(feature = "planted-bugs")]
+                    if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::ActiveTimeInexact) {
+                        return Ok(active.blocks[0].min_seq);
+                    }
                     return Ok(seq);
                 }
             }

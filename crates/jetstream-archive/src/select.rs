@@ -124,6 +124,12 @@ impl Selection {
 
     /// Whether wanted rows can have an entry of an index.
     fn wants(&self, entry: &Collection) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        if entry.is_sentinel()
+            && alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::SentinelsForgotten)
+        {
+            return false;
+        }
         self.kinds.admits(entry)
             && (self.collections.is_empty()
                 || entry.is_sentinel()

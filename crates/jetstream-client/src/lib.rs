@@ -31,6 +31,8 @@ mod events;
 mod http;
 mod live;
 mod plan;
+#[doc(hidden)]
+pub mod readers;
 mod run;
 mod segment;
 

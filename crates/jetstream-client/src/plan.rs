@@ -147,14 +147,8 @@ pub(crate) fn first_at(http: &Http, time: i64) -> Result<Option<u64>, Error> {
             Err(error) if is_missing(&error) => return Ok(None),
             listed => listed?,
         };
-        for segment in page.segments {
-            if last.is_some_and(|last| segment.index <= last) {
-                return Err(Error::Answer("listSegments: it is not in order".to_owned()));
-            }
-            last = Some(segment.index);
-            if segment.event_count > 0 && segment.max_witnessed_at >= time {
-                return Ok(Some(segment.min_seq));
-            }
+        if let Some(first) = page.first_at(time, &mut last)? {
+            return Ok(Some(first));
         }
         match page.cursor {
             // A list that says where to go on, and gives nothing, would go on for ever.
@@ -163,6 +157,34 @@ pub(crate) fn first_at(http: &Http, time: i64) -> Result<Option<u64>, Error> {
             None => return Ok(None),
         }
     }
+}
+
+impl List {
+    /// The first event of the first segment here that reaches a time. `last` is the segment before these.
+    fn first_at(&self, time: i64, last: &mut Option<u64>) -> Result<Option<u64>, Error> {
+        for segment in &self.segments {
+            if last.is_some_and(|last| segment.index <= last) {
+                return Err(Error::Answer("listSegments: it is not in order".to_owned()));
+            }
+            *last = Some(segment.index);
+            if segment.event_count > 0 && segment.max_witnessed_at >= time {
+                return Ok(Some(segment.min_seq));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A plan as a server sent it.
+pub(crate) fn read_page(answer: &[u8]) -> Result<Page, Error> {
+    let output = serde_json::from_slice(answer).map_err(|error| Error::Answer(error.to_string()))?;
+    page(output)
+}
+
+/// What a list as a server sent it says about a time.
+pub(crate) fn first_of_page(answer: &[u8], time: i64) -> Result<Option<u64>, Error> {
+    let list: List = serde_json::from_slice(answer).map_err(|error| Error::Answer(error.to_string()))?;
+    list.first_at(time, &mut None)
 }
 
 fn body(input: &Input<'_>) -> Result<Vec<u8>, Error> {
@@ -196,7 +218,8 @@ fn page(output: Output) -> Result<Page, Error> {
         let before = entries.last().map(|entry| entry.index);
         // The same segment may come again with later blocks.
         let from = if before == Some(index) { end } else { 0 };
-        if before.is_some_and(|before| index < before) || (before == Some(index) && from == 0) {
+        let is_again = before == Some(index);
+        if before.is_some_and(|before| index < before) || (is_again && (from == 0 || ranges.is_none())) {
             return Err(wrong("segments are out of order"));
         }
         end = from;
@@ -243,6 +266,7 @@ mod tests {
         for bad in [
             vec![segment(1, "segment", &[]), segment(0, "segment", &[])],
             vec![segment(1, "segment", &[]), segment(1, "segment", &[])],
+            vec![segment(1, "blocks", &[(2, 3)]), segment(1, "segment", &[])],
             vec![segment(1, "blocks", &[(3, 2)])],
             vec![segment(1, "blocks", &[(2, 3), (3, 4)])],
             vec![segment(1, "blocks", &[(2, 3)]), segment(1, "blocks", &[(0, 1)])],

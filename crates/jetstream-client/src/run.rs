@@ -186,6 +186,10 @@ impl Driver {
             }
             self.download(page.entries, &mut span).await?;
             span.after = span.after.max(page.through);
+            #[cfg(feature = "planted-bugs")]
+            if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::ContinuationPlusOne) {
+                span.after += 1;
+            }
             if span.gate.is_none() {
                 self.position = Cursor::After(span.after);
                 let passed = Handed::Batch { events: Vec::new(), through: span.after };
@@ -218,6 +222,13 @@ impl Driver {
     async fn live(&mut self) -> Result<Phase, Stop> {
         let feed = match open(&self.shared, self.position, self.dictionary.as_ref()).await? {
             Opened::Feed(feed) => feed,
+            #[cfg(feature = "planted-bugs")]
+            Opened::TooOld
+                if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::TooOldIgnored) =>
+            {
+                self.position = Cursor::Now;
+                return Ok(Phase::Live);
+            }
             Opened::TooOld => return self.go_back(),
             Opened::Dictionary(id) => {
                 self.learn(id).await?;

@@ -12,6 +12,8 @@ mod told;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
@@ -298,6 +300,10 @@ impl Account {
     fn identity(&mut self, event: &Marker) -> Step {
         // What is remembered may be wrong now, whether the event is new or not.
         let mut step = Step { forget_identity: true, ..Step::default() };
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::IdentitySwallowed) {
+            return step;
+        }
         if self.identified_at.is_some_and(|seq| event.seq <= seq) {
             step.notes.push(Note::ReplayedIdentity);
             return step;
@@ -313,7 +319,10 @@ impl Account {
     fn account(&mut self, event: &AccountEvent, context: &Context<'_>) -> Step {
         let seq = event.marker.seq;
         let applied = self.hosting.as_ref().map(|hosting| hosting.seq);
-        if self.hosted_at.or(applied).is_some_and(|known| seq <= known) {
+        let replayed = self.hosted_at.or(applied).is_some_and(|known| seq <= known);
+        #[cfg(feature = "planted-bugs")]
+        let replayed = replayed && !is_planted(Bug::AccountGuardOff);
+        if replayed {
             return Step::note(Note::ReplayedAccount);
         }
         let mut step = Step::default();

@@ -4,6 +4,8 @@
 //! is no line of log for it, since strangers would drive the log.
 
 use alluvium_atproto::{Nsid, RecordKey, Tid};
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
@@ -67,15 +69,25 @@ pub fn commit_rows(did: &str, rev: &str, ops: Vec<VerifiedOp>, dropped: &mut Vec
     for op in ops {
         match commit_row(did, rev, op) {
             Ok(row) => rows.push(row),
+            #[cfg(feature = "planted-bugs")]
+            Err(gate) if drops_siblings(gate) => return Vec::new(),
             Err(gate) => dropped.push(gate),
         }
     }
     rows
 }
 
+#[cfg(feature = "planted-bugs")]
+fn drops_siblings(gate: Gate) -> bool {
+    is_planted(Bug::SiblingsDropped)
+        || (gate == Gate::MissingBlock && is_planted(Bug::MissingBlockDropsSiblings))
+}
+
 fn commit_row(did: &str, rev: &str, op: VerifiedOp) -> Result<Row, Gate> {
     let (collection, rkey) = path(&op.path)?;
     let (kind, payload) = match (op.action, op.record) {
+        #[cfg(feature = "planted-bugs")]
+        (Action::Delete, _) if is_planted(Bug::DeleteAsUpdate) => (Kind::Update, Bytes::new()),
         (Action::Delete, _) => (Kind::Delete, Bytes::new()),
         (_, None) => return Err(Gate::MissingBlock),
         (Action::Create, Some(record)) => (Kind::Create, record),
@@ -97,6 +109,10 @@ pub fn marker_row(kind: Kind, did: &str, rev: &str, body: &[u8]) -> Result<Row, 
 
 fn path(path: &str) -> Result<(&str, &str), Gate> {
     let (collection, rkey) = path.split_once('/').ok_or(Gate::InvalidCollection)?;
+    #[cfg(feature = "planted-bugs")]
+    if is_planted(Bug::PathGateOff) {
+        return Ok((collection, rkey));
+    }
     if !Nsid::is_valid(collection) {
         return Err(Gate::InvalidCollection);
     }
@@ -125,7 +141,23 @@ fn row(
         // A row stays in memory for long. What it came in, a buffer of the network or a whole repository, must not.
         payload: Bytes::copy_from_slice(payload),
     };
+    #[cfg(feature = "planted-bugs")]
+    let row = spoiled(row);
     row.check().map(|()| row).map_err(|_| Gate::FieldTooLong)
+}
+
+#[cfg(feature = "planted-bugs")]
+fn spoiled(mut row: Row) -> Row {
+    if is_planted(Bug::NamesSwapped) {
+        std::mem::swap(&mut row.collection, &mut row.rkey);
+    }
+    if is_planted(Bug::RevisionMissing) {
+        row.rev.clear();
+    }
+    if is_planted(Bug::RevisionAltered) && row.rev.pop().is_some() {
+        row.rev.push('2');
+    }
+    row
 }
 
 #[cfg(test)]

@@ -277,6 +277,12 @@ impl Pipeline {
             }
             return;
         }
+        #[cfg(feature = "planted-bugs")]
+        if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::DropKeepsNumber) {
+            let note = Task::Dropped { seqs: Vec::new(), rev: new_rev.to_owned(), asks: new_asks };
+            queues.offer(did, note);
+            return;
+        }
         let note = Task::Dropped { seqs: vec![dropped.seq()], rev: new_rev.to_owned(), asks: new_asks };
         let offered = queues.offer(did, note);
         debug_assert!(matches!(offered, Offer::Queued), "what was made here is not refused");

@@ -157,6 +157,13 @@ impl<T: Item> Queues<T> {
     /// The next item of an account that the caller works on; without one the account is given back.
     pub fn next(&mut self, account: &Arc<str>) -> Option<T> {
         let queue = self.waiting.get_mut(account);
+        #[cfg(feature = "planted-bugs")]
+        let item = if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::OrderLost) {
+            queue.and_then(VecDeque::pop_back)
+        } else {
+            queue.and_then(VecDeque::pop_front)
+        };
+        #[cfg(not(feature = "planted-bugs"))]
         let item = queue.and_then(VecDeque::pop_front);
         if let Some(item) = &item {
             self.bytes -= item.cost();
@@ -291,7 +298,126 @@ mod tests {
         }
     }
 
+    /// What is done with queues, as the pipeline does it.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Offer(u8, Class),
+        Take,
+        Next(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let class = prop_oneof![4 => Just(COMMIT), 2 => (0..2_u8).prop_map(Class::Marker)];
+        prop_oneof![
+            5 => (0..4_u8, class).prop_map(|(account, class)| Step::Offer(account, class)),
+            1 => Just(Step::Take),
+            2 => any::<usize>().prop_map(Step::Next),
+        ]
+    }
+
+    /// The queues as lists, and nothing else.
+    #[derive(Debug, Default)]
+    struct Model {
+        waiting: HashMap<String, Vec<Thing>>,
+        dropped: Vec<u32>,
+    }
+
+    impl Model {
+        fn counted(&self, account: &str) -> usize {
+            let queue = self.waiting.get(account).map_or(&[][..], Vec::as_slice);
+            queue.iter().filter(|thing| thing.0 != Class::Fixed).count()
+        }
+
+        /// What is to go: the oldest commit; else the oldest marker that a later one makes up for; else the oldest.
+        fn least_missed(&self, account: &str) -> Option<usize> {
+            let queue = self.waiting.get(account)?;
+            let all = || queue.iter().enumerate().filter(|(_, thing)| thing.0 != Class::Fixed);
+            let oldest = |of: &dyn Fn(usize, &Thing) -> bool| {
+                all().find(|(at, thing)| of(*at, thing)).map(|(at, _)| at)
+            };
+            oldest(&|_, thing| thing.0 == COMMIT)
+                .or_else(|| oldest(&|at, thing| queue[at + 1..].iter().any(|later| later.0 == thing.0)))
+                .or_else(|| oldest(&|_, _| true))
+        }
+    }
+
+    /// Offers as the pipeline does: of a full queue one is dropped, and a note of that queued.
+    fn offer_for_sure(
+        queues: &mut Queues<Thing>,
+        model: &mut Model,
+        account: &str,
+        thing: Thing,
+        limit: usize,
+    ) {
+        let mut offered = queues.offer(account, thing.clone());
+        let is_full = model.counted(account) >= limit;
+        assert_eq!(offered == Offer::Full(thing.clone()), is_full);
+        if is_full {
+            let expected = model.least_missed(account).expect("one that counts");
+            let expected = model.waiting.get_mut(account).expect("a queue").remove(expected);
+            assert_eq!(queues.drop_one(account), Some(expected.clone()));
+            model.dropped.push(expected.1);
+            let note = Thing(Class::Fixed, u32::MAX);
+            assert_eq!(queues.offer(account, note.clone()), Offer::Queued);
+            model.waiting.entry(account.to_owned()).or_default().push(note);
+            offered = queues.offer(account, thing.clone());
+        }
+        assert_eq!(offered, Offer::Queued);
+        model.waiting.entry(account.to_owned()).or_default().push(thing);
+    }
+
     proptest! {
+        /// Bounded queues against plain lists: what is refused, what is dropped, what comes out, and what it all takes.
+        #[test]
+        fn bounded_queues_behave_like_lists(limit in 1..5_usize, steps in proptest::collection::vec(step(), 1..200)) {
+            let (mut queues, mut model) = (Queues::new(limit), Model::default());
+            let mut working: Vec<Arc<str>> = Vec::new();
+            let (mut offered, mut seen) = (0, 0);
+            // In the end everything is taken.
+            let rest = std::iter::repeat_with(|| [Step::Take, Step::Next(0)]).take(4000).flatten();
+            for (number, step) in steps.into_iter().chain(rest).enumerate() {
+                match step {
+                    Step::Offer(account, class) => {
+                        let number = u32::try_from(number).expect("a small number");
+                        offer_for_sure(&mut queues, &mut model, &account.to_string(), Thing(class, number), limit);
+                        offered += 1;
+                    }
+                    Step::Take => {
+                        let idle = |model: &Model| {
+                            model.waiting.iter().any(|(account, queue)| {
+                                !queue.is_empty() && working.iter().all(|busy| **busy != **account)
+                            })
+                        };
+                        prop_assert_eq!(queues.ready() > 0, idle(&model));
+                        if let Some((account, thing)) = queues.take() {
+                            prop_assert!(!working.contains(&account), "one worker for each account");
+                            prop_assert_eq!(&thing, &model.waiting.get_mut(&*account).expect("a queue").remove(0));
+                            seen += u32::from(thing.0 != Class::Fixed);
+                            working.push(account);
+                        }
+                    }
+                    Step::Next(at) if !working.is_empty() => {
+                        let at = at % working.len();
+                        let account = Arc::clone(&working[at]);
+                        let queue = model.waiting.get_mut(&*account).expect("a queue");
+                        let expected = (!queue.is_empty()).then(|| queue.remove(0));
+                        let next = queues.next(&account);
+                        prop_assert_eq!(&next, &expected);
+                        match next {
+                            Some(thing) => seen += u32::from(thing.0 != Class::Fixed),
+                            None => drop(working.remove(at)),
+                        }
+                    }
+                    Step::Next(_) => {}
+                }
+                let waiting: usize = model.waiting.values().map(Vec::len).sum();
+                prop_assert_eq!(queues.bytes(), waiting * 10);
+                prop_assert!((0..4).all(|account: u8| model.counted(&account.to_string()) <= limit));
+            }
+            prop_assert!(queues.is_idle());
+            prop_assert_eq!(seen as usize + model.dropped.len(), offered, "each is seen or dropped, once");
+        }
+
         /// Whatever is offered in whatever order: each account's items come out in order, each once.
         #[test]
         fn order_within_an_account_holds(offers in proptest::collection::vec((0..5_u8, any::<bool>()), 1..200)) {

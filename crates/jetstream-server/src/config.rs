@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use alluvium_jetstream_archive::Options;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
 
 /// How a Jetstream is run.
@@ -23,12 +24,17 @@ pub struct JetstreamConfig {
     pub workers: usize,
     /// Threads that fetch repositories.
     pub fetchers: usize,
+    /// Bytes of a segment's blocks at which it is sealed.
+    pub segment_bytes: u64,
+    /// Rows of a full block.
+    pub block_rows: usize,
 }
 
 impl JetstreamConfig {
     /// The defaults, for a relay and an archive in `data_dir`.
     pub fn new(relay: &str, data_dir: impl Into<PathBuf>) -> Self {
         let PipelineConfig { workers, fetchers, lossless, .. } = PipelineConfig::default();
+        let archive = Options::new("");
         Self {
             relay: relay.to_owned(),
             plc: "https://plc.directory".to_owned(),
@@ -38,7 +44,16 @@ impl JetstreamConfig {
             allow_private: false,
             workers,
             fetchers,
+            segment_bytes: archive.segment_bytes,
+            block_rows: archive.blocks.block_rows,
         }
+    }
+
+    pub(crate) fn archive(&self) -> Options {
+        let mut options = Options::new(self.data_dir.join("segments"));
+        options.segment_bytes = self.segment_bytes;
+        options.blocks.block_rows = self.block_rows;
+        options
     }
 
     /// The relay's address for requests: the scheme that belongs to its socket's, and the host, without a path.

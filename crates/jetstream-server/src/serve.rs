@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use alluvium_env::Env;
-use alluvium_jetstream_archive::{Archive, Error, FjallStore, Options, StoreError};
+use alluvium_jetstream_archive::{Archive, Error, FjallStore, StoreError};
 use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestError, Seams};
@@ -50,8 +50,7 @@ impl Jetstream {
         let meta = config.data_dir.join("meta");
         env.disk.create_dir_all(&meta).map_err(StartError::Directory)?;
         let store = Arc::new(FjallStore::open(&meta)?);
-        let options = Options::new(config.data_dir.join("segments"));
-        let (archive, recovered) = Archive::open(env.clone(), store, options)?;
+        let (archive, recovered) = Archive::open(env.clone(), store, config.archive())?;
         tracing::info!(?recovered, "the archive is open");
         let writer = archive.start().map_err(|_| StartError::Thread)?;
         let mut jetstream = Self { archive: archive.clone(), writer: Some(writer), ingest: None };

@@ -42,6 +42,14 @@ mod tests {
         assert_eq!(Cursor::parse("9223372036854775807"), Ok(Cursor::Time(i64::MAX)));
     }
 
+    /// Times in other units are taken for numbers: as such they lie ahead of every archive, and mean what comes.
+    #[test]
+    fn seconds_and_milliseconds_are_no_times() {
+        for (text, number) in [("1783000000", 1_783_000_000), ("1783000000000", 1_783_000_000_000)] {
+            assert_eq!(Cursor::parse(text), Ok(Cursor::Seq(number)));
+        }
+    }
+
     #[test]
     fn anything_but_a_number_is_refused() {
         for text in ["", "-1", "x", "1.5", "9223372036854775808", " 1", "0x10"] {

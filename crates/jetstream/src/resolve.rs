@@ -68,6 +68,10 @@ pub(crate) fn start(
         Cursor::Seq(seq) if seq > next => Start::Live,
         Cursor::Seq(seq) if seq >= floor => Start::At(seq),
         Cursor::Seq(_) if wire == Wire::V1 => Start::At(floor),
+        #[cfg(feature = "planted-bugs")]
+        Cursor::Seq(_) if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::FloorClamps) => {
+            Start::At(floor)
+        }
         Cursor::Seq(cursor) => Start::TooOld { cursor, floor },
         Cursor::Time(time) if time > now(archive) => Start::Live,
         Cursor::Time(time) => match archive.first_at_time(time)? {

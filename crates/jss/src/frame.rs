@@ -60,6 +60,10 @@ pub fn decode(frame: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameDamage> {
         return Ok(Vec::new());
     }
     let shape = shape(frame)?;
+    #[cfg(feature = "planted-bugs")]
+    if shape.content_size.is_none() && crate::planted::is_planted(crate::planted::Bug::ContentSizeNeeded) {
+        return Err(FrameDamage::Corrupt);
+    }
     let capacity = usize::try_from(shape.content_max).map_err(|_| FrameDamage::TooLarge)?;
     if shape.content_size.is_some() && capacity > bytes_max {
         return Err(FrameDamage::TooLarge);
@@ -183,6 +187,20 @@ mod tests {
             assert_eq!(shape(&frame).unwrap().content_size, Some(u64::from(len)));
             assert_eq!(decode(&frame, LIMIT).unwrap(), content, "{len}");
             assert_eq!(encoder.encode(&content).unwrap(), frame, "the same content gives the same frame");
+        }
+    }
+
+    /// As the reference implementation writes short ones.
+    #[test]
+    fn a_frame_need_not_say_how_long_its_content_is() {
+        let mut compressor = Compressor::new(LEVEL).unwrap();
+        compressor.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+        compressor.set_parameter(CParameter::ContentSizeFlag(false)).unwrap();
+        for len in [1, 200, 5000] {
+            let content = vec![7; len];
+            let frame = compressor.compress(&content).unwrap();
+            assert_eq!(shape(&frame).unwrap().content_size, None);
+            assert_eq!(decode(&frame, LIMIT).unwrap(), content);
         }
     }
 

@@ -7,6 +7,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::{Input, bounded, same};
 use crate::error::Damage;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{Bug, is_planted};
 
 /// The length of the header, and where the first frame starts.
 pub const HEADER_BYTES: usize = 256;
@@ -122,6 +124,10 @@ impl Header {
         out.put_u64_le(self.block_did_bloom_offset);
         out.put_u64_le(self.collection_index_offset);
         out.put_u64_le(self.footer_offset);
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::HeaderFieldOff) {
+            bytes[26..34].rotate_left(1);
+        }
         bytes
     }
 
@@ -134,6 +140,12 @@ impl Header {
 /// The checksum of a header and the footer behind it. Magic and the checksum itself are not part of it.
 pub fn checksum(header: &[u8; HEADER_BYTES], footer: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
+    #[cfg(feature = "planted-bugs")]
+    if is_planted(Bug::ChecksumRangeOff) {
+        hash.update(&header[CHECKED_FROM + 1..]);
+        hash.update(footer);
+        return hash.digest();
+    }
     hash.update(&header[CHECKED_FROM..]);
     hash.update(footer);
     hash.digest()
@@ -177,6 +189,14 @@ mod tests {
         assert_eq!(bytes[42..50], (-7_i64).to_le_bytes());
         assert_eq!([bytes[66], bytes[74], bytes[82], bytes[90]], [10, 11, 12, 9]);
         assert_eq!(State::parse(&bytes), Ok(State::Sealed(header())));
+    }
+
+    /// By the format, and not by what is compared with it: a range that is wrong on both sides would not show.
+    #[test]
+    fn the_checksum_is_over_all_that_follows_it() {
+        let (header, footer) = (header().encode(), b"a footer");
+        let covered = [&header[12..], footer].concat();
+        assert_eq!(checksum(&header, footer), xxhash_rust::xxh3::xxh3_64(&covered));
     }
 
     #[test]

@@ -34,6 +34,14 @@ pub struct BlockInfo {
     pub max_witnessed_at: i64,
 }
 
+fn count(block: &Block) -> u32 {
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is_planted(crate::planted::Bug::RowUncounted) {
+        return u32::try_from(block.len()).unwrap_or(u32::MAX).saturating_sub(1);
+    }
+    u32::try_from(block.len()).unwrap_or(u32::MAX)
+}
+
 impl BlockInfo {
     /// What is to be said of a block that was just written. An empty one has no bounds: all are 0.
     pub(crate) fn of(block: &Block, offset: u64, compressed_size: u32) -> Self {
@@ -43,7 +51,7 @@ impl BlockInfo {
             offset,
             compressed_size,
             uncompressed_size: u32::try_from(block.body_bytes()).unwrap_or(u32::MAX),
-            event_count: u32::try_from(block.len()).unwrap_or(u32::MAX),
+            event_count: count(block),
             min_seq: seqs().min().unwrap_or_default(),
             max_seq: seqs().max().unwrap_or_default(),
             min_witnessed_at: witnessed().min().unwrap_or_default(),

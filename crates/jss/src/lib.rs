@@ -20,6 +20,8 @@ pub mod index;
 pub mod inspect;
 pub mod metadata;
 pub mod name;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod read;
 mod recover;
 pub mod rewrite;

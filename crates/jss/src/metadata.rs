@@ -163,6 +163,8 @@ fn parse_region(region: &Bytes, blocks: usize) -> Result<Vec<Filter>, Damage> {
     same("blocks with a bloom filter", input.u32()?.into(), blocks as u64)?;
     let size = input.u32()? as usize;
     let start = region.len() - input.len();
+    #[cfg(feature = "planted-bugs")]
+    let start = start - usize::from(crate::planted::is_planted(crate::planted::Bug::FilterStrideOff));
     same("the length of the bloom filters", input.len() as u64, (size as u64) * (blocks as u64))?;
     (0..blocks)
         .map(|block| Filter::parse(region.slice(start + block * size..start + (block + 1) * size)))

@@ -16,6 +16,8 @@ use crate::header::{self, HEADER_BYTES};
 use crate::index::{self, BlockInfo, ENTRY_BYTES};
 use crate::metadata::{Metadata, ReadLimits, Summary};
 use crate::name::SegmentIndex;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{Bug, is_planted};
 use crate::read::Sealed;
 
 /// The end of the name of a file that is to take the place of another.
@@ -242,11 +244,18 @@ impl<'a> Replacement<'a> {
     ) -> Result<Arc<Metadata>, Error> {
         self.file.write_all_at(&[footer], self.end).map_err(io("writing the footer"))?;
         self.file.write_all_at(&[header], 0).map_err(io("writing the header"))?;
-        self.file.sync_all().map_err(io("syncing a replacement of a segment"))?;
+        let synced = self.file.sync_all().map_err(io("syncing a replacement of a segment"));
+        #[cfg(feature = "planted-bugs")]
+        let synced = if is_planted(Bug::RewriteErrorIgnored) { Ok(()) } else { synced };
+        synced?;
         let metadata = Arc::new(Metadata::read(&*self.file, limits)?);
         self.disk.rename(&self.temporary, self.path).map_err(io("renaming a replacement of a segment"))?;
         self.published = true;
         let dir = self.path.parent().unwrap_or(Path::new(""));
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::ReplacementNameUnsynced) {
+            return Ok(metadata);
+        }
         self.disk.sync_dir(dir).map_err(io("syncing the directory of a replaced segment"))?;
         Ok(metadata)
     }

@@ -35,7 +35,6 @@ pub(crate) fn surface(config: &Config, service: &Service) -> Surface {
     let options = SurfaceOptions {
         body_timeout: config.body_timeout,
         bodies_bytes_max: to_usize(config.bodies_bytes_max.0),
-        scheme: "http",
     };
     Surface::new(service.handle(), options)
 }

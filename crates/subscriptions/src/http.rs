@@ -8,7 +8,7 @@ mod route;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_http::{Body, BodyBudget, CollectLimits, Handler, Request, Response, collect};
+use alluvium_http::{Body, BodyBudget, CollectLimits, Handler, Peer, Request, Response, collect};
 use alluvium_protocol::subscription::{Config, WakeRequest, config, request as documents};
 use bytes::Bytes;
 use http::uri::Authority;
@@ -33,8 +33,6 @@ pub struct SurfaceOptions {
     pub body_timeout: Duration,
     /// Most bytes of unfinished request bodies.
     pub bodies_bytes_max: usize,
-    /// The scheme under which clients reach the server by the name in `Host`.
-    pub scheme: &'static str,
 }
 
 /// The surface: give it to [`alluvium_http::Server::start`], or ask it for what [`is_owned`].
@@ -109,10 +107,10 @@ impl State {
         Ok(Some(match (method, action) {
             (&Method::GET | &Method::HEAD, Action::Itself) => {
                 let (after, limit) = page(request.uri().query())?;
-                What::Get { origin: self.origin(request.headers())?, after, limit }
+                What::Get { origin: origin(&request)?, after, limit }
             }
             (&Method::PUT, Action::Itself) => {
-                let origin = self.origin(request.headers())?;
+                let origin = origin(&request)?;
                 let config = Config::parse(&self.body(request).await?).map_err(invalid)?;
                 What::Put { config: Box::new(config), origin }
             }
@@ -146,14 +144,15 @@ impl State {
         };
         Ok(collect(request.into_body(), limits).await?)
     }
+}
 
-    /// The URL of this server as the client has reached it.
-    fn origin(&self, headers: &HeaderMap) -> Result<String, Refusal> {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let authority: Authority =
-            host.parse().map_err(|_| Refusal::Invalid("`Host` is missing or no host".to_owned()))?;
-        Ok(format!("{}://{authority}", self.options.scheme))
-    }
+/// The URL of this server as the client has reached it.
+fn origin(request: &Request) -> Result<String, Refusal> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let authority: Authority =
+        host.parse().map_err(|_| Refusal::Invalid("`Host` is missing or no host".to_owned()))?;
+    let scheme = Peer::of(request).map_or("http", |peer| peer.scheme(request.headers()));
+    Ok(format!("{scheme}://{authority}"))
 }
 
 fn invalid(error: impl std::fmt::Display) -> Refusal {

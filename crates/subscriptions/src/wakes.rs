@@ -116,7 +116,7 @@ impl Core {
             explicit: true,
             glob: false,
             incarnation: end.map(|end| end.incarnation),
-            acked: Some(end.map_or(Offset::ZERO, |end| end.tail)),
+            acked: end.map(|end| end.tail),
         }
     }
 

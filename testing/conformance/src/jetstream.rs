@@ -1,4 +1,13 @@
-//! `alluvium jetstream serve` behind a network that is made up, as published clients see it.
+//! `alluvium jetstream serve` behind a network that is made up: as published clients see it, and compared with the model
+//! of that network.
+
+mod crashes;
+mod faults;
+mod network;
+mod paths;
+mod readers;
+mod told;
+mod world;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -48,6 +57,22 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("what it does is in its metrics, and in `alluvium top`", || shown(binary, running.address));
     report.check("nothing is lost, doubled or out of order over `kill -9` in a loop", || killed(running));
     network.stop()
+}
+
+/// Compares everything that the server serves with the model of the network, at several seeds.
+pub(crate) fn against_model(binary: &Path, report: &mut Report) {
+    network::run(binary, report);
+}
+
+/// Lets everything loose that can be wrong with a network.
+pub(crate) fn with_faults(binary: &Path, report: &mut Report) -> Result<()> {
+    faults::run(binary, report)
+}
+
+/// Kills the server at every step to the disk, and its readers.
+pub(crate) fn with_crashes(binary: &Path, report: &mut Report) -> Result<()> {
+    readers::run(binary, report);
+    crashes::run(binary, report)
 }
 
 /// Looks at what the clients before have caused.

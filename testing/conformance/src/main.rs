@@ -10,6 +10,9 @@
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `simulator` – the network that is made up, as a consumer sees it.
 //! * `jetstream` – a server that follows that network, with published clients, killed again and again.
+//! * `jetstream-model` – the same at several seeds, every path compared with the model of the network.
+//! * `jetstream-faults` – everything that can be wrong with a network, and what must come of it.
+//! * `jetstream-crashes` – that server killed at every step to the disk, and its readers killed and resumed.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -93,6 +96,12 @@ enum Claim {
     Simulator,
     /// `alluvium jetstream serve`: published clients over restarts, and `kill -9` in a loop.
     Jetstream,
+    /// `alluvium jetstream serve` at several seeds: every public path tells what the model of the network knows.
+    JetstreamModel,
+    /// `alluvium jetstream serve` and everything that can be wrong with a network: each fault fires, and does what it must.
+    JetstreamFaults,
+    /// `alluvium jetstream serve` killed at every step to the disk, and `tail` and `backfill` killed and resumed.
+    JetstreamCrashes,
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -143,6 +152,9 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Tls => front::run(&binary, &mut report)?,
         Claim::Abuse => abuse::run(&binary, &mut report)?,
         Claim::Jetstream => jetstream::run(&binary, &mut report)?,
+        Claim::JetstreamModel => jetstream::against_model(&binary, &mut report),
+        Claim::JetstreamFaults => jetstream::with_faults(&binary, &mut report)?,
+        Claim::JetstreamCrashes => jetstream::with_crashes(&binary, &mut report)?,
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,

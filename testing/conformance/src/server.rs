@@ -171,6 +171,11 @@ impl Server {
         Ok(self.launch.clone())
     }
 
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Waits until the process ends by itself.
     pub(crate) fn wait_exit(&mut self) -> Result<ExitStatus> {
         let deadline = Instant::now() + STOP_SECONDS_MAX;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use alluvium_atproto::{Cid, Codec, cbor};
 use alluvium_jetstream_ingest::sink::{Batch, Sink, SinkError, Store};
 use alluvium_jetstream_ingest::state::{CURSOR, encode_cursor};
+pub use alluvium_jetstream_simulator::Fold;
 use alluvium_jss::{Event as Row, Kind};
 use parking_lot::Mutex;
 
@@ -123,9 +124,6 @@ impl Store for Archive {
         Ok(())
     }
 }
-
-/// Records by their paths, for each account.
-pub type Fold = BTreeMap<String, BTreeMap<String, Cid>>;
 
 /// What a reader of all rows holds in the end.
 pub fn fold(rows: &[Row]) -> Fold {

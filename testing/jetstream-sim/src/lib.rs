@@ -2,7 +2,9 @@
 //! [`World`], an archive in memory that forgets what it did not sync, and a clock that is moved by hand.
 
 mod archive;
+pub mod compare;
 mod internet;
+mod power;
 mod setting;
 mod wire;
 
@@ -16,6 +18,7 @@ use parking_lot::Mutex;
 
 pub use archive::{Archive, Fold, fold};
 pub use internet::Internet;
+pub use power::Power;
 pub use setting::Setting;
 pub use wire::{Fault, Wire};
 

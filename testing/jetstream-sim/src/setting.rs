@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::yield_now;
 
-use alluvium_atproto::Cid;
 use alluvium_env::Clock as _;
 use alluvium_jetstream_ingest::counters::{Counter, Counters};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestConfig, IngestError};
@@ -14,7 +13,7 @@ use alluvium_jss::Kind;
 use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 
-use crate::{Archive, Internet, Shared, Time, Wire, fold, seams};
+use crate::{Archive, Internet, Shared, Time, Wire, compare, fold, seams};
 
 /// How far ahead repairs may be due that are waited for, in milliseconds. Those of accounts that are away are due later.
 const AHEAD_MS: u64 = 12 * 3_600_000;
@@ -178,7 +177,8 @@ impl Setting {
         let folded = fold(&self.archive.rows());
         let expected = self.oracle.fold(&self.world.lock());
         for (did, expected) in expected {
-            compare(&did, folded.get(&did), &expected).with_context(|| self.history_of(&did))?;
+            let expected = [(did.clone(), expected)].into();
+            compare::fold(&folded, &expected).with_context(|| self.history_of(&did))?;
         }
         Ok(())
     }
@@ -205,13 +205,4 @@ impl Setting {
         }
         dids.len()
     }
-}
-
-fn compare(did: &str, held: Option<&BTreeMap<String, Cid>>, expected: &BTreeMap<String, Cid>) -> Result<()> {
-    let none = BTreeMap::new();
-    let held = held.unwrap_or(&none);
-    let missing: Vec<_> = expected.iter().filter(|(path, cid)| held.get(*path) != Some(cid)).collect();
-    let extra: Vec<_> = held.iter().filter(|(path, cid)| expected.get(*path) != Some(cid)).collect();
-    ensure!(missing.is_empty() && extra.is_empty(), "{did} lacks {missing:?} and has {extra:?}");
-    Ok(())
 }

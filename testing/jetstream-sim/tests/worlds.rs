@@ -1,16 +1,14 @@
 //! Worlds of several seeds through the whole ingest, with everything that can go wrong on the way.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use alluvium_atproto::cbor;
 use alluvium_jetstream_ingest::account::{Broken, FetchFailure, Reject};
 use alluvium_jetstream_ingest::convert::Gate;
 use alluvium_jetstream_ingest::counters::Counter;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, IngestError, PipelineConfig};
 use alluvium_jetstream_ingest::rules::Rules;
-use alluvium_jetstream_sim::{Fault, Setting};
-use alluvium_jetstream_simulator::{Act, Action, Config, Flaw, Mix, Operation, Outcome, Row as Told, Status};
-use alluvium_jss::{Event as Row, Kind};
+use alluvium_jetstream_sim::{Fault, Setting, compare};
+use alluvium_jetstream_simulator::{Act, Config, Flaw, Mix, Operation, Outcome, Status};
+use alluvium_jss::Kind;
 
 /// Everything that can be untrue of a commit.
 const FLAWS: [Flaw; 20] = [
@@ -53,58 +51,9 @@ fn setting(seed: u64) -> Setting {
     Setting::new(steady(seed), config(8), 3).expect("a setting")
 }
 
-/// What a row tells, as the oracle tells it.
-fn as_told(row: &Row) -> Told {
-    let body = || cbor::decode(&row.payload).expect("a body").as_map().expect("a map").clone();
-    let record = |action| Told::Record {
-        action,
-        collection: row.collection.clone(),
-        rkey: row.rkey.clone(),
-        rev: row.rev.clone(),
-        cid: row.cid(),
-        block: row.cid().map(|_| row.payload.clone()),
-    };
-    match row.kind {
-        Kind::Create => record(Action::Create),
-        Kind::Update => record(Action::Update),
-        Kind::Delete => record(Action::Delete),
-        Kind::Identity => {
-            let handle = body().get("handle").and_then(cbor::Value::as_text).map(str::to_owned);
-            Told::Identity { handle }
-        }
-        Kind::Account => {
-            let status = body().get("status").and_then(cbor::Value::as_text).map(str::to_owned);
-            let all =
-                [Status::Active, Status::Deactivated, Status::Suspended, Status::Takendown, Status::Deleted];
-            let status = all.into_iter().find(|known| known.name() == status.as_deref());
-            Told::Account { status: status.expect("a known status") }
-        }
-        other => panic!("{other} is nothing that a frame tells"),
-    }
-}
-
-/// The rows of each account that was never fetched are those that its frames told, in order: none lost, none doubled,
-/// none invented.
+/// The rows of each account that was never fetched are those that its frames told.
 fn check_log(setting: &Setting) -> usize {
-    let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in setting.archive.rows() {
-        rows.entry(row.did.clone()).or_default().push(row);
-    }
-    let repaired: BTreeSet<&str> = setting.oracle.repairs();
-    let mut compared = 0;
-    for (did, outcomes) in &setting.told {
-        let told = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Rows(rows) => Some(rows.clone()),
-            _ => None,
-        });
-        let told: Vec<Told> = told.flatten().collect();
-        if !repaired.contains(did.as_str()) {
-            let seen: Vec<Told> = rows.get(did).into_iter().flatten().map(as_told).collect();
-            assert_eq!(seen, told, "{did}");
-            compared += told.len();
-        }
-    }
-    compared
+    compare::log(setting.archive.rows(), &setting.told, &setting.oracle.repairs()).expect("the truth")
 }
 
 /// Only accounts that are away are still waited for.

@@ -126,6 +126,26 @@ pub(super) const STEPS: &[Step] = &[
         about: "a Jetstream behind a simulated network, with published clients, under kill -9",
         run: || black_box("jetstream"),
     },
+    Step {
+        name: "jetstream-model",
+        about: "a Jetstream at several seeds: every path against the model of the network",
+        run: || black_box("jetstream-model"),
+    },
+    Step {
+        name: "jetstream-faults",
+        about: "a Jetstream and everything that can be wrong with a network",
+        run: || black_box("jetstream-faults"),
+    },
+    Step {
+        name: "jetstream-crashes",
+        about: "a Jetstream killed at every step to the disk, and its readers",
+        run: || black_box("jetstream-crashes"),
+    },
+    Step {
+        name: "jetstream-planted",
+        about: "bugs that the tests of the Jetstream must find",
+        run: jetstream_planted,
+    },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
 
@@ -216,6 +236,22 @@ fn feeds_simulation() -> Result<Tally> {
 fn feeds_planted() -> Result<Tally> {
     let arguments = ["--package", "alluvium-feeds-sim", "--features", "planted-bugs", "--test", "planted"];
     counted(cargo().args(["test", "--release", "--locked", "--quiet"]).args(arguments), cargo_counts)
+}
+
+/// The tests of its crates, built with bugs that an environment variable chooses from.
+fn jetstream_planted() -> Result<Tally> {
+    let packages = [
+        "alluvium-jss",
+        "alluvium-jetstream-archive",
+        "alluvium-jetstream-ingest",
+        "alluvium-jetstream",
+        "alluvium-jetstream-client",
+        "alluvium-jetstream-sim",
+    ];
+    // The same packages that it builds then: else their dependencies would be built twice.
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let arguments = ["--features", "alluvium-jetstream-sim/planted-bugs", "--test", "planted"];
+    counted(cargo().args(["test", "--locked", "--quiet"]).args(packages).args(arguments), cargo_counts)
 }
 
 /// A claim of `testing/conformance`, against the release binary.

@@ -8,7 +8,7 @@ use alluvium_atproto::json::to_json;
 use alluvium_atproto::mst::{Operation, Tree, invert};
 use alluvium_atproto::{Blocks as _, Car, Cid, Commit, Did, DidDocument};
 
-use crate::files::Files;
+use alluvium_vectors::Files;
 
 /// Lines of the production service whose blobs have their keys in another order than everything else.
 const OTHER_ORDER: usize = 6;

@@ -3,7 +3,7 @@
 use alluvium_atproto::key::KeyError;
 use alluvium_atproto::{Curve, PublicKey, SecretKey};
 
-use crate::files::{Files, base64, hex, text};
+use alluvium_vectors::{Files, base64, hex, text};
 
 pub(crate) fn signatures(files: &Files) {
     let mut refused = Vec::new();

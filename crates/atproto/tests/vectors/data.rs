@@ -5,7 +5,7 @@ use alluvium_atproto::json::{from_json, to_json};
 use alluvium_atproto::{Cid, Codec, model};
 use serde_json::Value;
 
-use crate::files::{Files, base64, hex, text};
+use alluvium_vectors::{Files, base64, hex, text};
 
 pub(crate) fn documents_in_both_forms(files: &Files) {
     for path in ["interop/data-model/data-model-fixtures.json", "atmos/cbor/data-model-fixtures.json"] {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use alluvium_atproto::car::{Limits, write};
 use alluvium_atproto::{Blocks as _, Car, Cid, Repo, cbor};
 
-use crate::files::{Files, base64, text};
+use alluvium_vectors::{Files, base64, text};
 
 pub(crate) fn car_files(files: &Files) {
     for case in files.cases("atmos/car/car-file-fixtures.json") {

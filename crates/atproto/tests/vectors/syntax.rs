@@ -5,7 +5,7 @@ use std::str::FromStr;
 use alluvium_atproto::cid::is_cid_text;
 use alluvium_atproto::{AtIdentifier, AtUri, Cid, Did, Handle, Nsid, RecordKey, Tid};
 
-use crate::files::Files;
+use alluvium_vectors::Files;
 
 fn judge(files: &Files, name: &str, is_valid: impl Fn(&str) -> bool) {
     for (kind, expected) in [("valid", true), ("invalid", false)] {

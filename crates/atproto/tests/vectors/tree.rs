@@ -6,7 +6,7 @@ use alluvium_atproto::Cid;
 use alluvium_atproto::mst::{Node, Operation, Tree, common_prefix, height, invert, proof, walk};
 use serde_json::Value;
 
-use crate::files::{Files, text};
+use alluvium_vectors::{Files, text};
 
 type Store = BTreeMap<Cid, Vec<u8>>;
 

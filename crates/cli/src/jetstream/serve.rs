@@ -101,6 +101,12 @@ pub(crate) struct ServeArgs {
     /// Seconds for which others may keep a segment without asking; it may be replaced when accounts are deleted.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     segment_max_age: u64,
+    /// Bytes of a segment's blocks at which it is finished. A smaller one can be downloaded sooner, and there are more.
+    #[arg(long, value_name = "BYTES", default_value_t = JetstreamConfig::new("", "").segment_bytes)]
+    segment_bytes: u64,
+    /// Events of a block, the least that is downloaded of a segment. Fewer compress worse.
+    #[arg(long, value_name = "NUMBER", default_value_t = JetstreamConfig::new("", "").block_rows)]
+    block_rows: usize,
     #[command(flatten)]
     tls: TlsArgs,
     /// What is logged to standard error: levels, also by module.
@@ -182,6 +188,8 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         start_cursor: args.start_cursor,
         lossless: args.lossless,
         allow_private: args.allow_private,
+        segment_bytes: args.segment_bytes,
+        block_rows: args.block_rows,
         ..JetstreamConfig::new(&args.relay, &args.data_dir)
     };
     let env = Env::real();

@@ -2,16 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_env::{Disk, Env};
-use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
-use alluvium_jetstream::{Options, Surface};
-use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
+use alluvium_jetstream::Options;
+use alluvium_jetstream_world::World;
 use alluvium_jss::{Event, Kind};
 
 use crate::support::{Cli, Ended, signal};
@@ -19,22 +12,12 @@ use crate::support::{Cli, Ended, signal};
 const SEALED: usize = 300;
 const ALL: usize = 350;
 
-struct World {
-    _server: Server<Surface>,
-    url: String,
-}
-
 /// Three finished segments of 100 deletions, and 50 in the active one.
 fn world() -> World {
-    let disk = SimDisk::new(1);
-    let clock = Arc::new(ManualClock::new(1_783_000_000_000));
-    let env = Env { clock, random: Arc::new(SeededRandom::new(1)), disk: Arc::new(disk.clone()) };
-    disk.create_dir_all(Path::new("/archive")).unwrap();
-    let store = LogStore::open(&disk, Path::new("/archive/store")).unwrap();
-    let (archive, _) = Archive::open(env, Arc::new(store), ArchiveOptions::new("/archive")).unwrap();
+    let mut world = World::new(Options::default());
     for first in (0..ALL).step_by(100) {
-        let events = (first..ALL.min(first + 100)).map(|number| Event {
-            witnessed_at: 1_783_000_000_000_000,
+        world.add((first..ALL.min(first + 100)).map(|number| Event {
+            witnessed_at: 0,
             indexed_at: 0,
             kind: Kind::Delete,
             did: "did:web:a.example".to_owned(),
@@ -42,28 +25,12 @@ fn world() -> World {
             rkey: format!("k{number}"),
             rev: "3mptbypluud2a".to_owned(),
             payload: bytes::Bytes::new(),
-        });
-        archive.submit(Batch { events: events.collect(), ..Batch::default() }).unwrap();
-        archive.commit_waiting().unwrap();
+        }));
         if first < SEALED {
-            archive.request_rotation().unwrap();
-            archive.commit_waiting().unwrap();
+            world.seal();
         }
     }
-    let shutdown = Shutdown::new();
-    let surface = Surface::new(archive, Options::default(), shutdown.clone());
-    let options = ServerOptions {
-        reactors: 1,
-        heavy_reactors: 0,
-        connections_max: 100,
-        header_bytes_max: 64 * 1024,
-        idle_timeout: Duration::from_secs(20),
-        responses: Arc::new(ResponseBudget::new(64 << 20)),
-    };
-    let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let server = Server::start(listener, surface, options, shutdown).unwrap();
-    let url = format!("http://{}", server.address());
-    World { _server: server, url }
+    world
 }
 
 fn run(arguments: &str) -> Ended {
@@ -77,7 +44,8 @@ fn numbers(lines: &str) -> Vec<u64> {
 
 #[test]
 fn the_archive_and_the_live_feed_give_the_same_lines() {
-    let World { url, _server } = world();
+    let world = world();
+    let url = world.url();
     let archived = run(&format!("backfill {url}"));
     assert!(archived.stderr.contains(&format!("cursor: {}", SEALED + 1)), "{}", archived.stderr);
     let archived = archived.ok();
@@ -96,7 +64,8 @@ fn the_archive_and_the_live_feed_give_the_same_lines() {
 /// Stopped and killed in the middle, then gone on with: the file has every line once.
 #[test]
 fn an_output_is_gone_on_with() {
-    let World { url, _server } = world();
+    let world = world();
+    let url = world.url();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (output, cursor) = (path("out.ndjson"), path("cursor"));
@@ -123,7 +92,8 @@ fn an_output_is_gone_on_with() {
 
 #[test]
 fn a_reader_may_go_and_a_signal_ends_a_quiet_feed() {
-    let World { url, _server } = world();
+    let world = world();
+    let url = world.url();
     let mut follow = Cli::new(&format!("jetstream tail {url} --cursor 340")).spawn();
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     for expected in 340..=ALL as u64 {
@@ -141,7 +111,8 @@ fn a_reader_may_go_and_a_signal_ends_a_quiet_feed() {
 
 #[test]
 fn endings_have_their_codes() {
-    let World { url, _server } = world();
+    let world = world();
+    let url = world.url();
     run("tail ftp://h").fails_with(2);
     run(&format!("tail {url} --kind commits")).fails_with(2);
     run(&format!("tail {url} --did x")).fails_with(2);

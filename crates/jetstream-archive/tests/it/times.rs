@@ -1,8 +1,12 @@
 //! From times to rows.
 
-use alluvium_jetstream_archive::{Archive, Batch, Changes};
+use std::path::Path;
 
-use crate::world::{START_US, World, batch, commit, event, rows_from};
+use alluvium_env::Disk as _;
+use alluvium_jetstream_archive::{Archive, Batch, Changes};
+use alluvium_jss::{SegmentIndex, Writer};
+
+use crate::world::{DIR, START_US, World, batch, commit, event, rows_from};
 
 /// The first row that was seen then or later, looked for one by one.
 fn by_hand(archive: &Archive, witnessed_at: i64) -> u64 {
@@ -39,6 +43,37 @@ fn a_time_leads_to_the_first_row_of_it_or_later_everywhere() {
         }
         assert_eq!(archive.first_at_time(i64::MAX).unwrap(), archive.status().next_seq);
         assert_eq!(archive.first_at_time(0).unwrap(), 1);
+    }
+}
+
+/// In an archive that others gathered times go back and forth: rows of many repositories lie between each other, and each
+/// repository has one time.
+#[test]
+fn times_that_go_back_in_files_of_others_are_searched_all_the_same() {
+    let world = World::new(1);
+    world.disk.create_dir_all(Path::new(DIR)).unwrap();
+    let times =
+        [50, 10, 90, 20, 30, 80, 5, 70, 60, 40, 85, 15, 95, 35, 25, 100, 1, 2, 99, 3, 120, 4, 110, 119];
+    for (number, times) in (0..).zip(times.chunks(8)) {
+        let index = SegmentIndex::new(number).unwrap();
+        let path = Path::new(DIR).join(index.file_name());
+        let mut writer = Writer::create(&world.disk, &path, world.options.blocks).unwrap();
+        for (seq, time) in (number * 8 + 1..).zip(times) {
+            let mut event = event(seq);
+            event.witnessed_at = START_US + time * 1000;
+            if writer.append(event.at(seq)).unwrap() {
+                writer.flush().unwrap();
+            }
+        }
+        writer.seal().unwrap();
+    }
+    let archive = world.opened();
+    assert_eq!(archive.status().next_seq, 25);
+    // What is added now is not before what was there.
+    commit(&archive, batch(25..=30)).unwrap();
+    for at in (0..125_000).step_by(500) {
+        let at = START_US + at;
+        assert_eq!(archive.first_at_time(at).unwrap(), by_hand(&archive, at), "{}", at - START_US);
     }
 }
 

@@ -1,34 +1,31 @@
 //! A server with its archive, and what of it a client must come to.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
-use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_env::{Disk, Env};
-use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
-use alluvium_jetstream::{Options, Surface};
-use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
+use alluvium_jetstream::Options;
 use alluvium_jetstream_client::{Client, Config, Cursor, Event, Events, Form, Item, Limits, Mode};
 use alluvium_jetstream_wire::Wire;
-use alluvium_jss::{Event as Archived, Kind, WriteLimits};
+pub(crate) use alluvium_jetstream_world::BEGIN;
+use alluvium_jetstream_world::LONG;
+use alluvium_jss::{Event as Archived, Kind};
 
-/// Far longer than anything takes here.
-const LONG: Duration = Duration::from_secs(20);
-/// When the first event was seen, in microseconds since the Unix epoch.
-pub(crate) const BEGIN: i64 = 1_783_000_000_000_000;
-const DIR: &str = "/archive";
+/// The shared world, with events and readers.
+pub(crate) struct World(alluvium_jetstream_world::World);
 
-pub(crate) struct World {
-    pub(crate) archive: Archive,
-    pub(crate) clock: Arc<ManualClock>,
-    env: Env,
-    options: Options,
-    shutdown: Shutdown,
-    server: Server<Surface>,
-    next: u64,
+impl Deref for World {
+    type Target = alluvium_jetstream_world::World;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 impl World {
@@ -37,22 +34,7 @@ impl World {
     }
 
     pub(crate) fn with(options: Options) -> Self {
-        let disk = SimDisk::new(1);
-        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
-        let env = Env {
-            clock: Arc::clone(&clock) as Arc<_>,
-            random: Arc::new(SeededRandom::new(1)),
-            disk: Arc::new(disk.clone()),
-        };
-        disk.create_dir_all(Path::new(DIR)).expect("a directory");
-        let store = LogStore::open(&disk, Path::new("/archive/store")).expect("a store");
-        let archive_options = ArchiveOptions {
-            blocks: WriteLimits { block_rows: 8, ..WriteLimits::default() },
-            ..ArchiveOptions::new(DIR)
-        };
-        let (archive, _) = Archive::open(env.clone(), Arc::new(store), archive_options).expect("an archive");
-        let (server, shutdown) = serve(&archive, &options);
-        Self { archive, clock, env, options, shutdown, server, next: 0 }
+        Self(alluvium_jetstream_world::World::new(options))
     }
 
     /// Three segments of 40 events and an active one of 20, of two accounts and all kinds.
@@ -70,40 +52,18 @@ impl World {
         world
     }
 
-    /// Ends the server, and starts another on the same archive.
-    pub(crate) fn restart(&mut self) {
-        self.shutdown.trigger();
-        (self.server, self.shutdown) = serve(&self.archive, &self.options);
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
     /// Archives events, one second apart.
     pub(crate) fn add(&mut self, count: usize) {
-        let events = (0..count).map(|_| {
-            let number = self.next;
-            self.next += 1;
-            let seen = BEGIN + i64::try_from(number).expect("few") * 1_000_000;
-            Archived { witnessed_at: seen, ..event(number) }
-        });
-        let batch = Batch { events: events.collect(), ..Batch::default() };
-        self.archive.submit(batch).expect("submitted");
-        self.archive.commit_waiting().expect("durable");
-    }
-
-    pub(crate) fn seal(&self) {
-        self.archive.request_rotation().expect("asked");
-        self.archive.commit_waiting().expect("sealed");
+        let first = self.archive.next_seq() - 1;
+        self.0.add((first..).take(count).map(event));
     }
 
     pub(crate) fn config(&self) -> Config {
-        config(&format!("http://{}", self.address()))
+        config(&self.url())
     }
 
     pub(crate) fn events(&self, config: Config, from: Cursor, mode: Mode) -> Events {
-        Client::new(config, self.env.clone())
+        Client::new(config, self.env().clone())
             .expect("a good configuration")
             .events(from, mode)
             .expect("a reader")
@@ -127,21 +87,6 @@ impl World {
         }
         lines
     }
-}
-
-fn serve(archive: &Archive, options: &Options) -> (Server<Surface>, Shutdown) {
-    let shutdown = Shutdown::new();
-    let surface = Surface::new(archive.clone(), options.clone(), shutdown.clone());
-    let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
-    let options = ServerOptions {
-        reactors: 1,
-        heavy_reactors: 0,
-        connections_max: 100,
-        header_bytes_max: 64 * 1024,
-        idle_timeout: LONG,
-        responses: Arc::new(ResponseBudget::new(64 << 20)),
-    };
-    (Server::start(listener, surface, options, shutdown.clone()).expect("threads"), shutdown)
 }
 
 /// Small parts and batches, and no long pauses.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use alluvium_jss::Kind;
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 
 use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiting, release, told};
 use crate::convert::{marker_row, resync_row};
@@ -104,6 +106,8 @@ impl Account {
     fn needs_no_repository(&mut self, context: &Context<'_>, step: &mut Step) -> bool {
         let for_key = self.waiting.as_ref().is_some_and(|waiting| waiting.repair.cause == Cause::Unresolved);
         let deleted = self.hosting.as_ref().is_some_and(|hosting| hosting.status == "deleted");
+        #[cfg(feature = "planted-bugs")]
+        let deleted = deleted || (is_planted(Bug::InactiveIsDeleted) && self.is_inactive());
         if !for_key || deleted {
             return false;
         }
@@ -164,6 +168,10 @@ impl Account {
         step.rows.reserve(fetched.records.len());
         for (key, record) in fetched.records {
             step.gated(resync_row(&self.did, &fetched.rev, &key, &record));
+        }
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::MarkerDropped) {
+            step.rows.retain(|row| row.kind != Kind::Sync);
         }
         step.notes.push(Note::Resynced);
         self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, step);

@@ -1,18 +1,8 @@
 //! The recorded frames of the network through the whole path: read, verified against the DID documents of their
 //! authors, turned into rows.
-//!
-//! The vectors are not part of the project. They are looked for where `ALLUVIUM_VECTORS` points, else in
-//! `../shared/vectors` beside the checkout. Without them this program says so, and passes nothing: that is why it prints
-//! its results itself. Each file is checked against `SHA256SUMS` before it is used.
-#![expect(clippy::print_stdout, reason = "it is its own test harness")]
-
-#[path = "../../../atproto/tests/vectors/files.rs"]
-#[expect(dead_code, reason = "the vectors of another crate need more ways to read them")]
-mod files;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicUsize;
 
@@ -23,16 +13,14 @@ use alluvium_jetstream_ingest::account::{Account, Context, Note, Stored};
 use alluvium_jetstream_ingest::frame::{Event, Frame, decode};
 use alluvium_jetstream_ingest::rules::{Keys, LookupError, Rules};
 use alluvium_jss::{Event as Row, Kind};
+use alluvium_vectors::{Files, Test};
 use bytes::Bytes;
-use files::Files;
 use sha2::{Digest as _, Sha256};
 
 /// Lines of the production service whose blobs have their keys in another order than everything else.
 const OTHER_ORDER: usize = 6;
 /// When the frames were recorded: 2026-07-04T14:39:14Z, in microseconds.
 const RECORDED_US: u64 = 1_783_175_954_000_000;
-
-type Test = (&'static str, fn(&Files));
 
 const TESTS: [Test; 3] = [
     ("recorded_frames_become_the_expected_rows", recorded_frames_become_the_expected_rows),
@@ -41,25 +29,7 @@ const TESTS: [Test; 3] = [
 ];
 
 fn main() -> ExitCode {
-    let files = match Files::find() {
-        Ok(files) => files,
-        Err(missing) => {
-            println!(
-                "NOT TESTED: the public vectors are missing ({missing}); {} tests did not run",
-                TESTS.len()
-            );
-            return ExitCode::SUCCESS;
-        }
-    };
-    let mut failed = 0;
-    for (name, test) in TESTS {
-        let result = catch_unwind(AssertUnwindSafe(|| test(&files)));
-        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-        failed += usize::from(result.is_err());
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {} passed; {failed} failed; 0 ignored", TESTS.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    alluvium_vectors::run(&TESTS)
 }
 
 struct Documents(BTreeMap<String, PublicKey>);

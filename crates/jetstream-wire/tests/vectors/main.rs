@@ -1,14 +1,5 @@
 //! Events of the real network on the three wires, to the byte.
-//!
-//! As with the segments' vectors: they are not part of the project, and without them this program says so and passes
-//! nothing, which is why it prints its results itself.
-#![expect(clippy::print_stdout, reason = "it is its own test harness")]
 
-#[path = "../../../jss/tests/vectors/files.rs"]
-#[expect(dead_code, reason = "it serves the vectors of other crates too")]
-mod files;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use alluvium_env::sim::SimDisk;
@@ -16,9 +7,7 @@ use alluvium_env::{Disk, OpenMode};
 use alluvium_jetstream_wire::Wire;
 use alluvium_jetstream_wire::dictionary::{self, Decoder, Encoder};
 use alluvium_jss::{ReadLimits, Row, Sealed};
-use files::Files;
-
-type Test = (&'static str, fn(&Files));
+use alluvium_vectors::{Files, Test};
 
 const TESTS: [Test; 4] = [
     ("lines_of_subscribe", lines_of_subscribe),
@@ -28,25 +17,7 @@ const TESTS: [Test; 4] = [
 ];
 
 fn main() -> ExitCode {
-    let files = match Files::find() {
-        Ok(files) => files,
-        Err(missing) => {
-            println!(
-                "NOT TESTED: the public vectors are missing ({missing}); {} tests did not run",
-                TESTS.len()
-            );
-            return ExitCode::SUCCESS;
-        }
-    };
-    let mut failed = 0;
-    for (name, test) in &TESTS {
-        let result = catch_unwind(AssertUnwindSafe(|| test(&files)));
-        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-        failed += usize::from(result.is_err());
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {} passed; {failed} failed; 0 ignored", TESTS.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    alluvium_vectors::run(&TESTS)
 }
 
 /// The archived rows of the recorded frames.

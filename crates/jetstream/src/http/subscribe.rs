@@ -93,6 +93,11 @@ const fn fits_all(deflate: Deflate) -> bool {
 /// Each message is deflated alone, so that all clients can be sent the same bytes.
 fn deflate_options() -> DeflateOptions {
     DeflateOptions {
+        #[cfg(feature = "planted-bugs")]
+        server_no_context_takeover: !alluvium_jss::planted::is_planted(
+            alluvium_jss::planted::Bug::TakeoverTold,
+        ),
+        #[cfg(not(feature = "planted-bugs"))]
         server_no_context_takeover: true,
         client_no_context_takeover: true,
         server_max_window_bits: DEFLATE_WINDOW_BITS,

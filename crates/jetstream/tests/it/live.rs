@@ -137,7 +137,9 @@ async fn every_compression_carries_the_same_text() {
             assert_eq!(&decode(wire, client.message().await), text);
         }
     }
-    let deflate = ConnectOptions { deflate: Some(DeflateOptions::default()), ..ConnectOptions::default() };
+    // As browsers offer it; that messages stand alone is for the server to say.
+    let offer = DeflateOptions { server_no_context_takeover: false, ..DeflateOptions::default() };
+    let deflate = ConnectOptions { deflate: Some(offer), ..ConnectOptions::default() };
     let mut client = world.try_subscribe("/subscribe?cursor=1", deflate).await.expect("a subscription");
     assert!(client.0.agreed.deflate.is_some_and(|agreed| agreed.server_no_context_takeover));
     for text in &plain[0] {

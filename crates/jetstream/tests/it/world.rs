@@ -1,35 +1,33 @@
 //! A server, its archive, and clients of both kinds.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
-use alluvium_env::Env;
-use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
-use alluvium_jetstream::{Options, Surface};
-use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
-use alluvium_jss::{Event, Kind, WriteLimits};
+use alluvium_env::sim::SeededRandom;
+use alluvium_jetstream::Options;
+pub(crate) use alluvium_jetstream_world::{BEGIN, DIR, LONG};
+use alluvium_jss::{Event, Kind};
 use alluvium_websocket::{ConnectError, ConnectOptions, Connected, Message, Stream, WebSocket, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Far longer than anything takes here.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// When the first event was seen, in microseconds since the Unix epoch.
-pub(crate) const BEGIN: i64 = 1_783_000_000_000_000;
-pub(crate) const DIR: &str = "/archive";
+/// The shared world, with clients.
+pub(crate) struct World(alluvium_jetstream_world::World);
 
-pub(crate) struct World {
-    pub(crate) archive: Archive,
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: Arc<ManualClock>,
-    pub(crate) surface: Surface,
-    pub(crate) shutdown: Shutdown,
-    server: Server<Surface>,
-    next: u64,
+impl Deref for World {
+    type Target = alluvium_jetstream_world::World;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 impl World {
@@ -38,84 +36,17 @@ impl World {
     }
 
     pub(crate) fn with(options: Options) -> Self {
-        Self::build(options, |_| {})
+        Self(alluvium_jetstream_world::World::new(options))
     }
 
     /// Only what is in no block is in memory.
     pub(crate) fn cold(options: Options) -> Self {
-        Self::build(options, |archive| archive.hot_bytes = 0)
-    }
-
-    fn build(options: Options, change: impl FnOnce(&mut ArchiveOptions)) -> Self {
-        let disk = SimDisk::new(1);
-        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
-        let env = Env {
-            clock: Arc::clone(&clock) as Arc<_>,
-            random: Arc::new(SeededRandom::new(1)),
-            disk: Arc::new(disk.clone()),
-        };
-        Self::start((env, disk, clock), Path::new(DIR), options, change)
+        Self(alluvium_jetstream_world::World::changed(options, |archive| archive.hot_bytes = 0))
     }
 
     /// With files that the system keeps.
     pub(crate) fn real(dir: &Path) -> Self {
-        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
-        let env = Env { clock: Arc::clone(&clock) as Arc<_>, ..Env::real() };
-        Self::start((env, SimDisk::new(1), clock), dir, Options::default(), |_| {})
-    }
-
-    fn start(
-        (env, disk, clock): (Env, SimDisk, Arc<ManualClock>),
-        dir: &Path,
-        options: Options,
-        change: impl FnOnce(&mut ArchiveOptions),
-    ) -> Self {
-        env.disk.create_dir_all(dir).expect("a directory");
-        let store = LogStore::open(&*env.disk, &dir.join("store")).expect("a store");
-        let mut archive_options = ArchiveOptions {
-            blocks: WriteLimits { block_rows: 8, ..WriteLimits::default() },
-            ..ArchiveOptions::new(dir)
-        };
-        change(&mut archive_options);
-        let (archive, _) = Archive::open(env, Arc::new(store), archive_options).expect("an archive");
-        let shutdown = Shutdown::new();
-        let surface = Surface::new(archive.clone(), options, shutdown.clone());
-        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
-        let options = ServerOptions {
-            reactors: 1,
-            heavy_reactors: 0,
-            connections_max: 100,
-            header_bytes_max: 64 * 1024,
-            idle_timeout: LONG,
-            responses: Arc::new(ResponseBudget::new(64 << 20)),
-        };
-        let server = Server::start(listener, surface.clone(), options, shutdown.clone()).expect("threads");
-        Self { archive, disk, clock, surface, shutdown, server, next: 0 }
-    }
-
-    /// Archives events, one second apart, and returns the number of the first.
-    pub(crate) fn add(&mut self, events: impl IntoIterator<Item = Event>) -> u64 {
-        let first = self.archive.next_seq();
-        let events = events.into_iter().map(|event| {
-            let seen =
-                Event { witnessed_at: BEGIN + i64::try_from(self.next).expect("few") * 1_000_000, ..event };
-            self.next += 1;
-            seen
-        });
-        let batch = Batch { events: events.collect(), ..Batch::default() };
-        self.archive.submit(batch).expect("submitted");
-        self.archive.commit_waiting().expect("durable");
-        first
-    }
-
-    /// Seals what is there.
-    pub(crate) fn seal(&self) {
-        self.archive.request_rotation().expect("asked");
-        self.archive.commit_waiting().expect("sealed");
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.server.address()
+        Self(alluvium_jetstream_world::World::real(dir))
     }
 
     pub(crate) async fn subscribe(&self, target: &str) -> Subscribed {

@@ -13,6 +13,8 @@ use crate::gloom::{DidHash, Filter, FilterBuilder};
 use crate::header::{HEADER_BYTES, Header};
 use crate::index::{self, BlockInfo};
 use crate::metadata::Metadata;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{Bug, is_planted};
 
 /// Gathers from decoded blocks, one after another, what header and footer say.
 #[derive(Debug, Default)]
@@ -52,6 +54,10 @@ impl Summary {
         if !row.collection.is_empty() {
             let number = self.number(row.collection);
             self.collections[number as usize].events += 1;
+            #[cfg(feature = "planted-bugs")]
+            if is_planted(Bug::CollectionCountedTwice) {
+                self.collections[number as usize].events += 1;
+            }
             numbers.insert(number);
         }
         if let Some(sentinel) = row.kind.sentinel() {
@@ -164,6 +170,12 @@ pub struct Sealing {
 
 fn filter_of<'a>(capacity: usize, dids: impl IntoIterator<Item = &'a DidHash>) -> Bytes {
     let mut builder = FilterBuilder::new(capacity);
-    dids.into_iter().for_each(|did| builder.add(*did));
+    for did in dids {
+        builder.add(*did);
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::FilterCountsRows) {
+            builder.add(*did);
+        }
+    }
     builder.finish()
 }

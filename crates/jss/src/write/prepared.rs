@@ -13,6 +13,8 @@ use crate::error::{Damage, Error, Refused, io};
 use crate::frame::Encoder;
 use crate::index::{BlockInfo, PREFIX_BYTES};
 use crate::metadata::ReadLimits;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{Bug, is_planted};
 use crate::read::block_at;
 
 /// The rows of a block, detached from their writer. A writer of which one is lost is of no more use.
@@ -87,8 +89,14 @@ impl Writer {
         self.poisoned = true;
         let size = u32::try_from(frame.len()).map_err(|_| Refused::Full)?;
         let prefix = u64::from(size).to_le_bytes();
-        self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"))?;
-        self.file.sync_data().map_err(io("syncing a block"))?;
+        #[cfg(feature = "planted-bugs")]
+        let prefix =
+            if is_planted(Bug::LengthWithPrefix) { (u64::from(size) + 8).to_le_bytes() } else { prefix };
+        let done = self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"));
+        #[cfg(feature = "planted-bugs")]
+        let done = if is_planted(Bug::FlushErrorIgnored) { Ok(()) } else { done };
+        done?;
+        self.sync_block()?;
         let at = self.end;
         let info = BlockInfo::of(&written, at, size);
         debug_assert_eq!(info.frame_offset(), at + PREFIX_BYTES);
@@ -102,5 +110,18 @@ impl Writer {
         self.end = info.end();
         self.summary.add(info, &found);
         Ok(info)
+    }
+
+    fn sync_block(&self) -> Result<(), Error> {
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::BlockUnsynced) {
+            return Ok(());
+        }
+        let synced = self.file.sync_data().map_err(io("syncing a block"));
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::FlushErrorIgnored) {
+            return Ok(());
+        }
+        synced
     }
 }

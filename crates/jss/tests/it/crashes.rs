@@ -2,8 +2,8 @@
 
 use alluvium_env::sim::{FaultRule, Operation, SimDisk, is_crash};
 use alluvium_jss::{
-    Error, Opened, ReadLimits, Replaced, Row, Sealed, Tail, WriteLimits, Writer, open, patch, remove_stale,
-    rewrite,
+    Error, Opened, ReadLimits, Replaced, Row, RowRef, Sealed, Tail, WriteLimits, Writer, open, patch,
+    remove_stale, rewrite,
 };
 
 use crate::world::{DIR, LIMITS, append, disk, path, reopened, row, rows, sealed};
@@ -185,6 +185,34 @@ fn a_replacement_is_one_step() {
             }
         }
         assert!(old > 0 && new > 0);
+    }
+}
+
+/// Whatever step of it fails: it is an error, and one of both files is there, whole.
+#[test]
+fn a_replacement_that_fails_says_so() {
+    for (operation, path_contains) in [
+        (Operation::Create, ".tmp"),
+        (Operation::Write, ".tmp"),
+        (Operation::SyncFile, ".tmp"),
+        (Operation::Rename, "seg_"),
+        (Operation::SyncDir, DIR),
+    ] {
+        for seed in 0..20 {
+            let disk = disk(seed);
+            drop(sealed(&disk, ROWS));
+            disk.plan(FaultRule { operation, path_contains: path_contains.into(), skip: 0 });
+            let drops = |row: RowRef<'_>| row.seq.is_multiple_of(3);
+            let done = rewrite(&disk, &path(), ReadLimits::default(), None, drops);
+            assert!(matches!(done, Err(Error::Io { .. })), "{operation:?}: {done:?}");
+            disk.restart();
+            remove_stale(&disk, std::path::Path::new(DIR)).unwrap();
+            let found = rows(&reopened(&disk)).len();
+            assert!(
+                found == expected(ROWS).len() || found == expected(ROWS).len() - 3,
+                "{operation:?}: {found}"
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use alluvium_jss::gloom::{DidHash, Filter, FilterBuilder, parameters};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::files::Files;
+use alluvium_vectors::Files;
 
 pub(crate) fn hashes(files: &Files) {
     let table = files.table("gloom/xxh3_vectors.tsv");

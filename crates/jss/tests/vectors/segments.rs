@@ -13,7 +13,7 @@ use alluvium_jss::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::files::{Files, hex};
+use alluvium_vectors::{Files, to_hex};
 
 /// Every sealed file among the vectors, with its rows and blocks.
 const SEALED: [(&str, u32, u32); 4] = [
@@ -118,7 +118,7 @@ fn compare(expected: &[Vec<String>], rows: &[Row]) {
     assert_eq!(expected.len(), rows.len());
     for (cells, row) in expected.iter().zip(rows) {
         let event = &row.event;
-        let digest = hex(&Sha256::digest(&event.payload));
+        let digest = to_hex(&Sha256::digest(&event.payload));
         let found = [
             row.seq.to_string(),
             event.witnessed_at.to_string(),

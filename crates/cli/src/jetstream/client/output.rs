@@ -65,12 +65,13 @@ impl Output {
         cursor_file: Option<&Path>,
         mut place: Place,
     ) -> Result<(Self, Place), Failure> {
+        let mut is_new = cursor_file.is_some() && output.is_some();
         if let Some(kept) = cursor_file.map(|path| kept(&**disk, path)).transpose()?.flatten() {
             if kept.server != place.server {
                 let server = kept.server;
                 return Err(Failure::Conflict(format!("the cursor file is of another server: {server}")));
             }
-            place = kept;
+            (place, is_new) = (kept, false);
         }
         let sink = match output {
             None => Sink::Standard,
@@ -78,7 +79,12 @@ impl Output {
         };
         let server = place.server.clone();
         let cursor_file = cursor_file.map(Path::to_owned);
-        Ok((Self { disk: Arc::clone(disk), sink, buffer: Vec::new(), cursor_file, server }, place))
+        let mut output = Self { disk: Arc::clone(disk), sink, buffer: Vec::new(), cursor_file, server };
+        if is_new {
+            // Before the first line: else nothing would say what the file is if it ended before the first cursor.
+            output.keep(place.cursor)?;
+        }
+        Ok((output, place))
     }
 
     /// Whether lines go to a terminal.
@@ -250,6 +256,43 @@ mod tests {
         output.keep(Cursor::After(2)).unwrap();
         assert_eq!(content(&disk), "one\ntwo\n");
         assert_eq!(open(&disk).unwrap().1.cursor, Cursor::After(2));
+    }
+
+    /// Ended at any step, also before the first cursor was kept, it is gone on with, and what the cursor covers is there.
+    #[test]
+    fn a_crash_at_any_step_leaves_what_can_be_gone_on_with() {
+        const LINES: u64 = 6;
+        let write = |disk: &SimDisk, kept: &mut u64| -> Result<(), Failure> {
+            let (mut output, place) = open(disk)?;
+            let Cursor::After(after) = place.cursor else { panic!("a number") };
+            assert!(after >= *kept, "{after} is kept, and {kept} was");
+            for number in after + 1..=LINES {
+                output.line(&number.to_string())?;
+                output.flush()?;
+                if number.is_multiple_of(2) {
+                    output.keep(Cursor::After(number))?;
+                    *kept = number;
+                }
+            }
+            Ok(())
+        };
+        for seed in 0..10 {
+            for operation in 0.. {
+                let disk = SimDisk::new(seed);
+                disk.create_dir_all(Path::new("/d")).unwrap();
+                disk.sync_dir(Path::new("/")).unwrap();
+                let mut kept = 0;
+                disk.crash_at(disk.operations() + operation);
+                if write(&disk, &mut kept).is_ok() {
+                    assert!(operation > 20, "{operation} steps are too few");
+                    break;
+                }
+                disk.restart();
+                write(&disk, &mut kept)
+                    .unwrap_or_else(|failure| panic!("seed {seed}, {operation}: {failure}"));
+                assert_eq!(content(&disk), "1\n2\n3\n4\n5\n6\n", "seed {seed}, {operation}");
+            }
+        }
     }
 
     #[test]

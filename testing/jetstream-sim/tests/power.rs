@@ -1,0 +1,65 @@
+//! The power is cut at any operation of the disk, while events come in, repositories are replaced, blocks and segments
+//! end: what a reader was shown is there as it was, and everything is there once.
+
+use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
+use alluvium_jetstream_sim::Power;
+use alluvium_jetstream_simulator::{Act, Config, Mix, Operation};
+
+fn power(seed: u64) -> Power {
+    let small = Config::small(seed);
+    // Nobody goes away or changes a key: what is fetched then depends on when.
+    let config = Config { accounts: 8, mix: Mix { rotate: 0, account: 0, ..small.mix }, ..small };
+    let pipeline = PipelineConfig { workers: 3, fetchers: 2, lossless: true, ..PipelineConfig::default() };
+    Power::new(config, IngestConfig { pipeline, start_cursor: None }, seed).expect("a world")
+}
+
+/// Something is missing of an account, so that its repository is fetched and replaced: more rows than a block has.
+fn tear(power: &mut Power, number: u64) {
+    for (key, silent) in [("unseen", true), ("seen", false)] {
+        let path = format!("app.bsky.feed.like/{key}-{number}");
+        let operations = vec![Operation::Put { path, record: None }];
+        let act = Act::Write { account: 0, operations, silent, missing_block: None };
+        // An account that is away writes nothing.
+        drop(power.act(act));
+    }
+}
+
+#[test]
+fn nothing_that_was_shown_is_taken_back_and_nothing_is_lost_wherever_the_power_goes() {
+    let (mut cuts, mut compared) = (0, 0);
+    for seed in 0..6 {
+        for round in 0..9 {
+            let mut power = power(seed * 100 + round);
+            power.start().expect("an empty disk");
+            power.run(25);
+            assert!(power.follow().expect("it can be read"), "nothing has failed yet");
+            for number in 0..3 {
+                power.disk.crash_at(power.disk.operations() + (round * 7 + number * 11) % 40);
+                power.run(12);
+                tear(&mut power, number);
+                power.run(6);
+                let is_done = power.follow().expect("it can be read");
+                let ended = power.end();
+                assert!(is_done || ended.is_err() || power.disk.is_down());
+                cuts += u32::from(power.disk.is_down());
+                power.disk.restart();
+                // It may go while the process starts, too.
+                power.disk.crash_at(power.disk.operations() + round * 3 + number);
+                if power.start().is_err() {
+                    assert!(power.disk.is_down());
+                    cuts += 1;
+                }
+                drop(power.end());
+                power.disk.restart();
+                power.start().expect("it starts on what the disk has");
+                assert!(power.follow().expect("it can be read"), "no fault is left");
+                // What is judged and not handed on yet is, when it ends in peace.
+                power.end().expect("it was well");
+                power.start().expect("it starts again");
+                compared +=
+                    power.check().unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
+            }
+        }
+    }
+    assert!(cuts > 100 && compared > 2000, "{cuts} cuts, {compared} rows");
+}
