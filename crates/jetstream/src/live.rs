@@ -131,10 +131,13 @@ impl Subscriber {
         let mut replay = self.replay.take().map(|place| (place, Counted::one(&state.metrics.replaying)));
         let mut answered = 0;
         while !self.hear(&mut news, &mut answered, sender).await? {
+            sender.write().await;
             news.changed().await.map_err(|_| End::internal())?;
         }
         let mut reader = archive.reader(self.start.unwrap_or_else(|| archive.next_seq()));
         reader.select(Some(selection(&self.filter)));
+        // Only now: whoever has an answer gets everything that happens from then on.
+        sender.write().await;
         let mut pace = Pace::new(&self.state);
         loop {
             let rows = tokio::select! {
@@ -143,6 +146,7 @@ impl Subscriber {
                     update.map_err(|_| End::internal())?;
                     self.hear(&mut news, &mut answered, sender).await?;
                     reader.select(Some(selection(&self.filter)));
+                    sender.write().await;
                     continue;
                 }
                 rows = reader.next_rows(self.state.options.batch_rows) => rows.map_err(|error| {
@@ -170,7 +174,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes over what the client has said. False while it has not said what the subscriber waits for.
+    /// Takes over what the client has said, and queues the answer. False while it has not said what the subscriber waits for.
     async fn hear(
         &mut self,
         news: &mut watch::Receiver<Heard>,
@@ -182,7 +186,6 @@ impl Subscriber {
             *answered = heard.heartbeats;
             if let Some(frame) = forms::notice(update::HEARTBEAT.to_owned(), self.form) {
                 queue(sender, &frame).await?;
-                sender.write().await;
             }
         }
         let Some(filter) = heard.filter else { return Ok(false) };
