@@ -3,6 +3,7 @@
 //! The modules need nothing from libFuzzer. Ordinary tests include them by path and run them over the seeds in
 //! `fuzz/seeds`, so that every seed is also a regression test on the stable toolchain.
 
+pub mod access;
 pub mod atproto;
 pub mod feed;
 pub mod ingest;

@@ -4,6 +4,7 @@ mod feed;
 mod jetstream;
 mod serve;
 mod stream;
+mod token;
 mod top;
 
 use std::process::ExitCode;
@@ -35,6 +36,10 @@ enum Command {
     Feed(feed::FeedArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
+    /// Make a token for a server, and the entry of its access file that goes with it.
+    ///
+    /// The entry is printed; it has the token's hash and not the token. The token is shown once, on standard error.
+    Token(token::TokenArgs),
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
@@ -71,6 +76,7 @@ fn main() -> ExitCode {
         Command::Stream(args) => stream::run(args),
         Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
+        Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
         Command::Top(args) => top::run(&args),
     }

@@ -20,7 +20,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::
 
 use crate::{
     exit_codes_help, feed, jetstream,
-    stream::{self, TLS_CA_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
+    stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
 
@@ -28,6 +28,7 @@ use crate::{
 const FOREIGN_VARIABLES: &[&str] = &[
     URL_VARIABLE,
     TOKEN_VARIABLE,
+    TOKEN_FILE_VARIABLE,
     TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
@@ -39,6 +40,7 @@ const FOREIGN_VARIABLES: &[&str] = &[
     jetstream::VARIABLES[5],
     jetstream::VARIABLES[6],
     jetstream::VARIABLES[7],
+    jetstream::VARIABLES[8],
 ];
 
 const CONFIG_FLAG: &str = "config";

@@ -36,7 +36,9 @@ use clap::{Args, Subcommand};
 
 use crate::exit_codes_help;
 use connection::ConnectionArgs;
-pub(crate) use connection::{TLS_CA_VARIABLE, TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE};
+pub(crate) use connection::{
+    TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE,
+};
 use failure::{EXIT_CODES, Failure};
 
 /// What `alluvium stream --help` says after the options.
@@ -55,6 +57,7 @@ pub(crate) fn docs_markdown() -> String {
          | flag | variable | default | meaning |\n|---|---|---|---|\n\
          | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server; streams are under its `/v1/stream/`, unless the URL has a path of its own. |\n\
          | `--token` | `{TOKEN_VARIABLE}` | (none) | Sent as `Authorization: Bearer`. The variable keeps it out of the process list. |\n\
+         | `--token-file` | `{TOKEN_FILE_VARIABLE}` | (none) | A file with the token. |\n\
          | `--tls-ca` | `{TLS_CA_VARIABLE}` | (none) | Trust the certificates in this file (PEM) in place of the public ones. |\n\n\
          The other flags of each command are in its `--help`.\n\n\
          ## Exit codes of `alluvium stream` and `alluvium bucket`\n\n"

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use alluvium_access::Caller;
 use alluvium_feed_protocol::{Id, Operation};
 use alluvium_http::{BodyBudget, Handler, RequestBody, Response, Shutdown, discard};
+use alluvium_protocol::path::percent_decode;
 use alluvium_websocket::handshake;
 use http::{HeaderMap, Method, header};
 
@@ -191,11 +193,11 @@ async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Re
     }
     match (place, request.method()) {
         (Place::Space(space, operation), &Method::POST) => {
-            let principal = principal(state, request.headers())?;
+            let principal = principal(state, request)?;
             post::handle(state, &principal, &space, operation, request).await
         }
         (Place::Stream(space, feed), &Method::GET | &Method::HEAD) => {
-            let principal = principal(state, request.headers())?;
+            let principal = principal(state, request)?;
             stream::handle(state, principal, space, feed, request).await
         }
         (Place::Socket(space), &Method::GET) => socket::open(state, space, request),
@@ -205,9 +207,12 @@ async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Re
     }
 }
 
-/// Who asks. The only place where a request's credentials are looked at.
-fn principal(state: &State, headers: &HeaderMap) -> Result<Principal, Refusal> {
-    state.gate.decide(credentials(headers)).map_err(Refusal::Gate)
+/// Who asks: as whom the server has let it in, or by the credentials, which are looked at nowhere else.
+fn principal(state: &State, request: &Request) -> Result<Principal, Refusal> {
+    match request.extensions().get::<Arc<Caller>>() {
+        Some(caller) => Ok(Principal::admitted(caller)),
+        None => state.gate.decide(credentials(request.headers())).map_err(Refusal::Gate),
+    }
 }
 
 /// The credentials of a request. A browser can give those of a socket only as a subprotocol.
@@ -253,23 +258,8 @@ fn place(path: &str) -> Result<Place, Refusal> {
 
 /// A name out of a path.
 fn name(encoded: &str) -> Result<Id, Refusal> {
-    let decoded = percent_decoded(encoded).ok_or(Refusal::InvalidName)?;
+    let decoded = percent_decode(encoded).ok_or(Refusal::InvalidName)?;
     Id::parse(&decoded).map_err(|_| Refusal::InvalidName)
-}
-
-fn percent_decoded(encoded: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -278,10 +268,10 @@ mod tests {
 
     #[test]
     fn names_in_paths_are_decoded_once_and_checked() {
-        assert_eq!(percent_decoded("a%2Fb%25").as_deref(), Some("a/b%"));
         for bad in ["%", "%2", "%zz", "%ff"] {
-            assert_eq!(percent_decoded(bad), None, "{bad}");
+            assert!(matches!(name(bad), Err(Refusal::InvalidName)), "{bad}");
         }
+        assert!(name("a%2Fb%25").is_ok_and(|id| id.as_str() == "a/b%"));
         assert!(
             matches!(place("/feeds/v1/spaces/s%2F1/append"), Ok(Place::Space(space, Some(Operation::Append))) if space.as_str() == "s/1")
         );

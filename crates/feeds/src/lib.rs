@@ -30,5 +30,5 @@ pub use alluvium_feed_protocol::{Limits, limits};
 pub use counters::Counted;
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
-pub use principal::{Gate, OpenGate, Principal};
+pub use principal::{ClosedGate, Gate, OpenGate, Principal};
 pub use service::{OpenError, Service};

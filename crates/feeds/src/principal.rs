@@ -1,9 +1,13 @@
 //! Who a caller is and what it may do: the only place where that is decided.
 //!
-//! A transport hands the credentials of a connection or request to the [`Gate`] and gets a [`Principal`]; every request
+//! A transport hands the credentials of a connection or request to the [`Gate`] and gets a [`Principal`]; behind a server
+//! that has decided already ([`alluvium_access`]) the gate is not asked. Every request
 //! then passes through [`Principal::check`] once, before it is carried out. What a namespace hides is left out where
 //! selections are made, with [`Principal::may_see`].
 
+use std::sync::Arc;
+
+use alluvium_access::{Caller, Scope, routes::place_of_space};
 use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Request};
 
 use crate::failure::Failure;
@@ -44,6 +48,18 @@ pub struct Principal {
     pub namespaces: Option<Vec<Namespace>>,
     /// The actors it may write as; `None` for all.
     pub actors: Option<Vec<Id>>,
+    /// As whom the server let it in, with what that one may do in which space, besides all of the above.
+    pub caller: Option<Arc<Caller>>,
+}
+
+/// Lets nobody in: for a surface behind a server that decides by itself.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct ClosedGate;
+
+impl Gate for ClosedGate {
+    fn decide(&self, _credentials: Option<&str>) -> Result<Principal, ErrorCode> {
+        Err(ErrorCode::Unauthorized)
+    }
 }
 
 impl Principal {
@@ -58,7 +74,25 @@ impl Principal {
             may_list: true,
             namespaces: None,
             actors: None,
+            caller: None,
         }
+    }
+
+    /// Whom the server has let in already.
+    pub fn admitted(caller: &Arc<Caller>) -> Self {
+        Self {
+            name: caller.name.clone(),
+            is_shared: caller.is_shared,
+            namespaces: caller.namespaces.clone(),
+            actors: caller.actors.clone(),
+            caller: Some(Arc::clone(caller)),
+            ..Self::anyone()
+        }
+    }
+
+    /// Whether the server that let it in leaves it this much in a space.
+    fn is_granted(&self, scope: Scope, space: &Id) -> bool {
+        self.caller.as_ref().is_none_or(|caller| caller.grants.may(scope, &place_of_space(space)))
     }
 
     /// Whether a request may be carried out in a space.
@@ -69,11 +103,17 @@ impl Principal {
         }
         match request {
             Request::Hello(_) | Request::Unsubscribe(_) => Ok(()),
-            Request::Query(_) | Request::Subscribe(_) if self.may_read => Ok(()),
+            Request::Query(_) | Request::Subscribe(_)
+                if self.may_read && self.is_granted(Scope::Read, space) =>
+            {
+                Ok(())
+            }
             Request::Query(_) | Request::Subscribe(_) => forbidden("the caller may not read"),
-            Request::ListFeeds(_) if self.may_list => Ok(()),
+            Request::ListFeeds(_) if self.may_list && self.is_granted(Scope::Read, space) => Ok(()),
             Request::ListFeeds(_) => forbidden("the caller may not list feeds"),
-            Request::Append(_) if !self.may_append => forbidden("the caller may not append"),
+            Request::Append(_) if !(self.may_append && self.is_granted(Scope::Write, space)) => {
+                forbidden("the caller may not append")
+            }
             Request::Append(append) => {
                 let is_foreign =
                     |actor: &Id| self.actors.as_ref().is_some_and(|actors| !actors.contains(actor));
@@ -91,7 +131,8 @@ impl Principal {
             Some(beginning) => space.as_str().starts_with(beginning),
             None => pattern == space.as_str(),
         };
-        self.spaces.as_ref().is_none_or(|spaces| spaces.iter().any(fits))
+        let is_open = self.spaces.as_ref().is_none_or(|spaces| spaces.iter().any(fits));
+        is_open && Scope::ALL.into_iter().any(|scope| self.is_granted(scope, space))
     }
 
     /// Whether feeds of a namespace exist for it. Feeds without one are hidden from whoever is bound to some.

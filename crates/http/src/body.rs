@@ -2,7 +2,9 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     future::Future,
+    pin::Pin,
     task::{Context, Poll},
 };
 
@@ -38,7 +40,21 @@ enum Kind {
         left: u64,
     },
     Live(Fed),
+    /// As `Live`, over once `end` is.
+    Ending {
+        fed: Fed,
+        end: End,
+    },
     Upgrade(Upgrade),
+}
+
+/// What ends a live body from outside.
+struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("End")
+    }
 }
 
 impl Body {
@@ -87,6 +103,20 @@ impl Body {
         Self(Kind::Upgrade(Upgrade::new(go_on)))
     }
 
+    /// Whether it is sent as it comes, without a known end.
+    pub const fn is_live(&self) -> bool {
+        matches!(self.0, Kind::Live(_) | Kind::Ending { .. })
+    }
+
+    /// A live body that comes to an orderly end, between two pieces, once `end` is ready. Others stay as they are.
+    #[must_use]
+    pub fn until(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        match self.0 {
+            Kind::Live(fed) => Self(Kind::Ending { fed, end: End(Box::pin(end)) }),
+            kind => Self(kind),
+        }
+    }
+
     /// How the connection goes on, if it does so in another protocol. The body is then empty.
     pub(crate) fn take_upgrade(&mut self) -> Option<Upgrade> {
         match std::mem::take(&mut self.0) {
@@ -100,7 +130,7 @@ impl Body {
 
     /// Whether the body still needs work from its producer after the response head was made.
     pub(crate) const fn is_produced(&self) -> bool {
-        matches!(self.0, Kind::Chunks { .. } | Kind::Live(_))
+        matches!(self.0, Kind::Chunks { .. } | Kind::Live(_) | Kind::Ending { .. })
     }
 
     /// The next bytes; `None` after the last.
@@ -128,6 +158,13 @@ impl Body {
                 chunk
             }
             Kind::Live(fed) => std::task::ready!(fed.poll_chunk(cx)),
+            Kind::Ending { fed, end } => {
+                if end.0.as_mut().poll(cx).is_ready() {
+                    self.0 = Kind::Empty;
+                    return Poll::Ready(None);
+                }
+                std::task::ready!(fed.poll_chunk(cx))
+            }
         };
         Poll::Ready(chunk)
     }
@@ -136,7 +173,7 @@ impl Body {
         match &self.0 {
             Kind::Empty | Kind::Upgrade(_) => true,
             Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => *left == 0,
-            Kind::Full(_) | Kind::Live(_) => false,
+            Kind::Full(_) | Kind::Live(_) | Kind::Ending { .. } => false,
         }
     }
 
@@ -145,7 +182,40 @@ impl Body {
             Kind::Empty | Kind::Upgrade(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces { left, .. } | Kind::Chunks { left, .. } => SizeHint::with_exact(*left),
-            Kind::Live(_) => SizeHint::default(),
+            Kind::Live(_) | Kind::Ending { .. } => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    async fn next(body: &mut Body) -> Option<Bytes> {
+        poll_fn(|cx| body.poll_chunk(cx)).await.map(|chunk| chunk.expect("no fault").bytes)
+    }
+
+    #[tokio::test]
+    async fn a_live_body_ends_in_order_once_it_is_told_to_and_others_are_sent_whole() {
+        let (told, end) = oneshot::channel::<()>();
+        let live = Body::live(async |mut feed: Feed| {
+            feed.send(Bytes::from_static(b"one")).await;
+            feed.send(Bytes::from_static(b"two")).await;
+            std::future::pending().await
+        });
+        let mut live = live.until(async { drop(end.await) });
+        assert!(live.is_live() && live.is_produced() && !live.is_end_stream());
+        assert_eq!(next(&mut live).await.as_deref(), Some(&b"one"[..]));
+        drop(told);
+        assert_eq!(next(&mut live).await, None, "what is there is not sent any more");
+        assert_eq!(next(&mut live).await, None);
+
+        let mut whole = Body::full("all").until(std::future::ready(()));
+        assert!(!whole.is_live());
+        assert_eq!(next(&mut whole).await.as_deref(), Some(&b"all"[..]));
     }
 }

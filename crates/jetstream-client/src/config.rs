@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use alluvium_jetstream_wire::filter::{Collections, FilterError, Prefixes, parse_dids};
 use alluvium_jetstream_wire::{Cursor as WireCursor, Filter, KindSet, Topic, Wire};
-use ureq::http::Uri;
+use ureq::http::{HeaderValue, Uri};
 
 /// The form of an event's line, and with it the live feed that is read.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -122,6 +122,29 @@ impl Default for Limits {
     }
 }
 
+/// What a server knows a caller by. Its `Debug` output does not tell it.
+#[derive(Clone)]
+pub struct Token(HeaderValue);
+
+impl Token {
+    /// A token; `None` if it has characters that a header cannot hold.
+    pub fn new(token: &str) -> Option<Self> {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
 /// A server and what is wanted of it.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -138,6 +161,8 @@ pub struct Config {
     pub collections: Vec<String>,
     /// Whether live messages are compressed by a dictionary; yes.
     pub compress: bool,
+    /// Sent as `Authorization: Bearer`.
+    pub token: Option<Token>,
     /// Certificates in PEM to trust in place of the public ones.
     pub roots_pem: Option<Vec<u8>>,
     /// The bounds.
@@ -174,6 +199,7 @@ impl Config {
             dids: Vec::new(),
             collections: Vec::new(),
             compress: true,
+            token: None,
             roots_pem: None,
             limits: Limits::default(),
         }

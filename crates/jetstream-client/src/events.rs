@@ -130,7 +130,7 @@ impl Client {
         };
         let shared = Shared {
             filter: config.filter()?,
-            http: Http::new(requests, &config.limits, roots),
+            http: Http::new(requests, config.token.clone(), &config.limits, roots),
             sockets,
             tls,
             planner: Planner::default(),

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{HeaderMap, StatusCode, header};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
-use crate::config::Limits;
+use crate::config::{Limits, Token};
 use crate::error::Error;
 
 /// Where the methods are.
@@ -24,6 +24,7 @@ const REFUSAL_BYTES_MAX: u64 = 8 * 1024;
 pub(crate) struct Http {
     agent: Agent,
     base: String,
+    token: Option<Token>,
     answer_bytes_max: u64,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Http {
-    pub(crate) fn new(base: String, limits: &Limits, roots: Option<RootCerts>) -> Self {
+    pub(crate) fn new(base: String, token: Option<Token>, limits: &Limits, roots: Option<RootCerts>) -> Self {
         let tls = roots.map(|roots| TlsConfig::builder().root_certs(roots).build());
         let agent = Agent::config_builder()
             .http_status_as_error(false)
@@ -76,13 +77,22 @@ impl Http {
             .tls_config(tls.unwrap_or_default())
             .build()
             .into();
-        Self { agent, base, answer_bytes_max: limits.answer_bytes_max }
+        Self { agent, base, token, answer_bytes_max: limits.answer_bytes_max }
+    }
+
+    /// A request with the token, if there is one.
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, token.header()),
+            None => request,
+        }
     }
 
     /// A procedure with a body of JSON.
     pub(crate) fn post<T: DeserializeOwned>(&self, method: &str, body: &[u8]) -> Result<T, Error> {
         let url = format!("{}{METHODS}{method}", self.base);
-        let answer = self.agent.post(&url).header("content-type", "application/json").send(body);
+        let answer =
+            self.authorized(self.agent.post(&url)).header("content-type", "application/json").send(body);
         let (parts, body) = answer.map_err(network)?.into_parts();
         let bytes = self.succeeded(parts.status, &parts.headers, body)?;
         read(method, &bytes)
@@ -97,7 +107,7 @@ impl Http {
     /// A query that answers with bytes.
     pub(crate) fn get_bytes(&self, target: &str) -> Result<Vec<u8>, Error> {
         let url = format!("{}{METHODS}{target}", self.base);
-        let (parts, body) = self.agent.get(&url).call().map_err(network)?.into_parts();
+        let (parts, body) = self.authorized(self.agent.get(&url)).call().map_err(network)?.into_parts();
         self.succeeded(parts.status, &parts.headers, body)
     }
 
@@ -137,7 +147,7 @@ impl Http {
         let url = format!("{}{METHODS}{}", self.base, wanted.target);
         let begin = wanted.range.map_or(0, |(begin, _)| begin) + got.len() as u64;
         let is_partial = wanted.range.is_some() || !got.is_empty();
-        let mut request = self.agent.get(&url);
+        let mut request = self.authorized(self.agent.get(&url));
         if is_partial {
             let end = wanted.range.map(|(_, end)| (end - 1).to_string()).unwrap_or_default();
             request = request.header("range", format!("bytes={begin}-{end}")).header("if-range", wanted.etag);

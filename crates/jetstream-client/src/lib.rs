@@ -38,7 +38,7 @@ mod segment;
 
 pub use alluvium_jetstream_wire::Topic;
 
-pub use self::config::{Config, ConfigError, Cursor, Form, Limits, Mode};
+pub use self::config::{Config, ConfigError, Cursor, Form, Limits, Mode, Token};
 pub use self::error::Error;
 pub use self::event::Event;
 pub use self::events::{Client, Events, Item, Notice, Progress};

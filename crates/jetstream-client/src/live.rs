@@ -10,6 +10,8 @@ use alluvium_websocket::{
     WebSocket, connect,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::http::HeaderMap;
+use ureq::http::header::AUTHORIZATION;
 
 use crate::config::{Config, Cursor, Form, topic_name};
 use crate::error::Error;
@@ -64,7 +66,12 @@ pub(crate) async fn open(
     let decoder = dictionary.map(|dictionary| Decoder::new(&dictionary.bytes)).transpose();
     let decoder = decoder.map_err(|error| Error::Answer(error.to_string()))?;
     let max = config.limits.message_bytes_max;
+    let mut headers = HeaderMap::new();
+    if let Some(token) = &config.token {
+        headers.insert(AUTHORIZATION, token.header());
+    }
     let options = ConnectOptions {
+        headers,
         subprotocols: match config.form {
             Form::V2 => Vec::new(),
             Form::Events => vec![SUBPROTOCOL.to_owned()],
@@ -252,8 +259,7 @@ mod tests {
     fn refusals_are_known_by_the_marks_of_their_feed() {
         let refused = |status: u16, body: &'static str, form| {
             let status = ureq::http::StatusCode::from_u16(status).unwrap();
-            let refusal =
-                Refusal { status, headers: ureq::http::HeaderMap::new(), body: body.as_bytes().into() };
+            let refusal = Refusal { status, headers: HeaderMap::new(), body: body.as_bytes().into() };
             match understood(&refusal, form) {
                 Some(Opened::TooOld) => "old".to_owned(),
                 Some(Opened::Dictionary(id)) => format!("{id:?}"),

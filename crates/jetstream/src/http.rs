@@ -261,7 +261,9 @@ fn preflight() -> Response {
         .insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("Content-Type, Range, If-Range, If-None-Match, If-Match, If-Modified-Since"),
+        HeaderValue::from_static(
+            "Authorization, Content-Type, Range, If-Range, If-None-Match, If-Match, If-Modified-Since",
+        ),
     );
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response

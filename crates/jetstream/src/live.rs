@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use alluvium_access::Lease;
 use alluvium_http::{Shutdown, Upgraded};
 use alluvium_jetstream_archive::{Archive, ArchivedRow, CollectionPattern, Kinds, Selection};
 use alluvium_jetstream_wire::filter::Topic;
@@ -32,6 +33,8 @@ pub(crate) struct Subscriber {
     pub(crate) notice: Option<String>,
     /// Whether it begins only with the client's first update.
     pub(crate) waits_for_hello: bool,
+    /// What it rests on, if the server decided about it.
+    pub(crate) lease: Option<Lease>,
     /// Held until it has caught up with what is in memory, if it begins in files.
     pub(crate) replay: Option<Place>,
 }
@@ -82,7 +85,7 @@ impl Subscriber {
     pub(crate) async fn run(self, socket: WebSocket<Upgraded>) {
         let state = Arc::clone(&self.state);
         let _subscribed = Counted::one(&state.metrics.subscribers);
-        let shutdown = self.state.shutdown.clone();
+        let (shutdown, lease) = (self.state.shutdown.clone(), self.lease.clone());
         let (mut receiver, mut sender) = socket.split();
         let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
         let (heard, news) =
@@ -93,6 +96,7 @@ impl Subscriber {
                 end = listen(&mut receiver, &heard, wire, &state.metrics) => end,
                 end = &mut pump => Some(end),
                 end = closing(&shutdown) => Some(end),
+                end = expiring(lease) => Some(end),
             }
         };
         let Some(end) = end else { return };
@@ -127,10 +131,13 @@ impl Subscriber {
         let mut replay = self.replay.take().map(|place| (place, Counted::one(&state.metrics.replaying)));
         let mut answered = 0;
         while !self.hear(&mut news, &mut answered, sender).await? {
+            sender.write().await;
             news.changed().await.map_err(|_| End::internal())?;
         }
         let mut reader = archive.reader(self.start.unwrap_or_else(|| archive.next_seq()));
         reader.select(Some(selection(&self.filter)));
+        // Only now: whoever has an answer gets everything that happens from then on.
+        sender.write().await;
         let mut pace = Pace::new(&self.state);
         loop {
             let rows = tokio::select! {
@@ -139,6 +146,7 @@ impl Subscriber {
                     update.map_err(|_| End::internal())?;
                     self.hear(&mut news, &mut answered, sender).await?;
                     reader.select(Some(selection(&self.filter)));
+                    sender.write().await;
                     continue;
                 }
                 rows = reader.next_rows(self.state.options.batch_rows) => rows.map_err(|error| {
@@ -166,7 +174,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes over what the client has said. False while it has not said what the subscriber waits for.
+    /// Takes over what the client has said, and queues the answer. False while it has not said what the subscriber waits for.
     async fn hear(
         &mut self,
         news: &mut watch::Receiver<Heard>,
@@ -178,7 +186,6 @@ impl Subscriber {
             *answered = heard.heartbeats;
             if let Some(frame) = forms::notice(update::HEARTBEAT.to_owned(), self.form) {
                 queue(sender, &frame).await?;
-                sender.write().await;
             }
         }
         let Some(filter) = heard.filter else { return Ok(false) };
@@ -223,6 +230,13 @@ async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<()
 async fn closing(shutdown: &Shutdown) -> End {
     shutdown.wait().await;
     End::new(CloseCode::AWAY, "server shutting down")
+}
+
+async fn expiring(lease: Option<Lease>) -> End {
+    let Some(lease) = lease else { return std::future::pending().await };
+    lease.lost().await;
+    let error = Some(("InvalidToken", "the token is no longer good for this".to_owned()));
+    End { error, ..End::new(CloseCode::POLICY, "unauthorized") }
 }
 
 /// Hears the client, until it ends the connection or has to be told that it is ended.

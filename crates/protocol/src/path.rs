@@ -174,7 +174,8 @@ fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte)
 }
 
-fn percent_decode(raw: &str) -> Option<String> {
+/// Decodes percent escapes, once; `None` if one is broken or the outcome is not UTF-8. A plus sign stands for itself.
+pub fn percent_decode(raw: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut rest = raw.as_bytes();
     while let [byte, tail @ ..] = rest {

@@ -1,5 +1,6 @@
 //! The configuration: declared once in [`options`], gathered in [`load`], documented by [`docs`].
 
+mod access;
 mod docs;
 mod load;
 mod options;
@@ -9,6 +10,7 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
+pub use access::{AccessPath, ByteRate, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
@@ -41,6 +43,7 @@ const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        self.check_access()?;
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::Contradiction(
                 "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use alluvium_access::AccessError;
 use alluvium_engine::OpenError;
 use alluvium_http::{BindError, StartError, TlsError};
 use alluvium_journal::FormatError;
@@ -57,6 +58,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// Nobody can be let in.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -84,7 +88,9 @@ impl ServeError {
             Self::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
             Self::Open(OpenError::Format(FormatError::Locked { .. }))
             | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
-            Self::Open(OpenError::Options(_))
+            Self::Access(AccessError::Thread(_)) => EXIT_IO,
+            Self::Access(_)
+            | Self::Open(OpenError::Options(_))
             | Self::Tls(_)
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
@@ -128,6 +134,7 @@ impl ServeError {
             | Self::SqliteFolder { .. }
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
+            | Self::Access(_)
             | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Subscriptions(_)

@@ -3,6 +3,7 @@
 //! The only crate that knows every other one. Whatever a library needs from outside (clock, randomness, disk,
 //! options) it gets from here.
 
+mod access;
 pub mod config;
 mod exit;
 mod front;

@@ -1,11 +1,13 @@
 //! What the components of a server have counted, as samples: one function for each component, which takes a snapshot and
 //! names its figures. Every name is in [`families`], with what it means; `docs/operating/metrics.md` is made from there.
 
+mod access;
 mod doors;
 mod engine;
 pub(crate) mod families;
 mod plumbing;
 
+pub use access::access;
 pub(crate) use doors::{feeds, streams, subscriptions};
 pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;

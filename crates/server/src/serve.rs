@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use alluvium_access::{Access, Guarded};
 use alluvium_env::Env;
 use alluvium_http::{
     Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
@@ -11,6 +12,7 @@ use rustix::process::Signal;
 use tokio::{runtime, signal::unix};
 
 use crate::{
+    access,
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
@@ -20,6 +22,9 @@ use crate::{
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
     subscriptions, watch,
 };
+
+/// What connections are given to.
+type Doorway = Watched<Guarded<Site>>;
 
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
 pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
@@ -31,6 +36,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // Before anything is written.
     let _noticed = survive_file_size_limit(&runtime)?;
     let env = Env::real();
+    let allowed = Access::start(access::options(config), env.clone())?;
     let front = open_front(config)?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
@@ -44,9 +50,11 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     // From here on the server answers, but for itself only: what else is asked waits until everything is recovered.
     let site = Site::new(config, &sight);
     let doors = site.doors();
+    let shown = allowed.clone();
+    sight.add(move |page| metrics::access(page, &shown));
     let server = Server::start_with(
         listener,
-        Watched::new(site, Arc::clone(&sight)),
+        Watched::new(Guarded::new(site, allowed), Arc::clone(&sight)),
         server_options(config, Arc::clone(&responses)),
         front.clone(),
         shutdown.clone(),
@@ -132,12 +140,7 @@ impl Signals {
 }
 
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(
-    config: &Config,
-    server: Server<Watched<Site>>,
-    sight: &Sight,
-    mut signals: Signals,
-) {
+async fn until_told_to_stop(config: &Config, server: Server<Doorway>, sight: &Sight, mut signals: Signals) {
     let signal = signals.next().await;
     sight.health().stopping();
     tracing::info!(signal, connections = server.connections(), "stopping");
@@ -163,7 +166,7 @@ fn data_directory(config: &Config) -> String {
 /// Tells where the server is, what it has and how to try it.
 fn announce(
     config: &Config,
-    server: &Server<Watched<Site>>,
+    server: &Server<Doorway>,
     front: &Front,
     own: Option<&OwnServer>,
     store: &OpenStore,

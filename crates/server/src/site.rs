@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
-use alluvium_feeds::{Limits, OpenError, OpenGate, Options as FeedsOptions, Service};
+use alluvium_feeds::{ClosedGate, Gate, Limits, OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
 use alluvium_streams::Streams;
 use alluvium_subscriptions::http as subscriptions;
@@ -39,9 +39,10 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(config: &Config, sight: &Arc<Sight>) -> Self {
+        // Elsewhere whoever asks needs a token for it.
         let is_local = config.listen.ip().is_loopback();
         let visibility = match config.metrics_listen {
-            MetricsPlace::Main if is_local => Visibility::Metrics,
+            MetricsPlace::Main if is_local || config.access_file.0.is_some() => Visibility::Metrics,
             MetricsPlace::Main | MetricsPlace::Own(_) | MetricsPlace::Off => Visibility::HealthOnly,
         };
         Self { doors: Arc::default(), sight: Arc::clone(sight), visibility }
@@ -116,7 +117,10 @@ pub(crate) fn feeds_surface(config: &Config, service: &Arc<Service>, shutdown: S
         ping_interval: config.feed_ping_interval,
         reader_timeout: config.feed_reader_timeout,
     };
-    Surface::new(Arc::clone(service), Arc::new(OpenGate), options, shutdown)
+    // With an access file callers are known before they come here.
+    let gate: Arc<dyn Gate> =
+        if config.access_file.0.is_some() { Arc::new(ClosedGate) } else { Arc::new(OpenGate) };
+    Surface::new(Arc::clone(service), gate, options, shutdown)
 }
 
 /// Removes what has expired, every minute, until it is dropped.

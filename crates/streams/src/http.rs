@@ -27,6 +27,7 @@ mod snapshot;
 
 use std::sync::Arc;
 
+use alluvium_access::Meter;
 use alluvium_http::{CollectLimits, RequestBody, Response, collect, discard};
 use alluvium_protocol::{InvalidStreamId, StreamPath};
 use bytes::Bytes;
@@ -87,7 +88,11 @@ async fn collect_body(streams: &State, request: &mut Request) -> Result<Bytes, F
 async fn collect_at_most(streams: &State, request: &mut Request, bytes_max: usize) -> Result<Bytes, Failure> {
     let Some(body) = request.body_mut().take() else { return Ok(Bytes::new()) };
     let limits = CollectLimits { bytes_max, ..streams.body_limits(request.headers()) };
-    Ok(collect(body, limits).await?)
+    let body = collect(body, limits).await?;
+    if let Some(meter) = request.extensions().get::<Meter>() {
+        meter.received(body.len() as u64);
+    }
+    Ok(body)
 }
 
 /// A path under [`MOUNT`] names a stream; one under `/ds/` a bucket, a stream in it, or a resource of that stream.

@@ -41,6 +41,7 @@ pub(crate) enum Entry {
 }
 
 /// What a subscription is.
+#[expect(clippy::struct_field_names, reason = "the time when, beside the name that it was given")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Created {
     pub(crate) id: String,

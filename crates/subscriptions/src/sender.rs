@@ -82,22 +82,19 @@ impl Core {
     pub fn take_deliveries(&mut self) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         while let Some(((place, serial), is_retry)) = self.sender.next(self.deliveries_max()) {
-            match self.delivery(place, serial, is_retry) {
-                Some(delivery) => {
-                    if is_retry {
-                        add(&self.counters.retries);
-                    }
-                    deliveries.push(delivery);
+            if let Some(delivery) = self.delivery(place, serial, is_retry) {
+                if is_retry {
+                    add(&self.counters.retries);
                 }
-                None => {
-                    self.sender.in_flight -= 1;
-                    self.sender.retries_in_flight -= usize::from(is_retry);
-                    if let Some(subscription) =
-                        self.at_mut(place).filter(|subscription| subscription.serial == serial)
-                    {
-                        subscription.is_sending = false;
-                    }
-                }
+                deliveries.push(delivery);
+                continue;
+            }
+            self.sender.in_flight -= 1;
+            self.sender.retries_in_flight -= usize::from(is_retry);
+            if let Some(subscription) =
+                self.at_mut(place).filter(|subscription| subscription.serial == serial)
+            {
+                subscription.is_sending = false;
             }
         }
         set(&self.counters.in_flight, self.sender.in_flight);

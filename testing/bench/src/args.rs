@@ -61,6 +61,9 @@ pub(crate) struct Common {
     /// Where data directories of started servers are made [default: the system's temporary directory].
     #[arg(long, value_name = "DIR", global = true)]
     data_root: Option<PathBuf>,
+    /// Sends `Authorization: Bearer TOKEN` with every request to servers that are started.
+    #[arg(long, value_name = "TOKEN", global = true)]
+    token: Option<String>,
     /// Shows what started servers write to standard error.
     #[arg(long, global = true)]
     show_server_output: bool,
@@ -290,6 +293,7 @@ impl Common {
             mount: self.mount.clone(),
             show_output: self.show_server_output,
             ready_within: self.ready_within,
+            token: self.token.clone(),
             probe: STREAM_PROBE,
             relay: None,
         }

@@ -35,6 +35,8 @@ pub(crate) struct LaunchOptions {
     pub(crate) show_output: bool,
     /// The longest wait for a server to answer after its start.
     pub(crate) ready_within: Duration,
+    /// Presented with every request, to servers that want one.
+    pub(crate) token: Option<String>,
     /// What is asked for to see whether a server answers, below where streams live: anything but a status of 500 and above
     /// will do.
     pub(crate) probe: &'static str,
@@ -106,7 +108,7 @@ impl Session {
                 let port = free_port()?;
                 let child = launch(command, port, dir.path(), options)?;
                 Self {
-                    endpoint: Endpoint::local(port, &options.mount),
+                    endpoint: Endpoint::local(port, &options.mount).with_token(options.token.as_deref()),
                     pid: Some(child.id()),
                     data_dir: Some(dir.path().to_owned()),
                     launched: Some(Launched {

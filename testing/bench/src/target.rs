@@ -27,6 +27,8 @@ pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     /// The value of the `Host` header.
     pub(crate) host: String,
+    /// Further header lines of every request, each with its line end: those that present a token.
+    pub(crate) credentials: String,
     /// The path before a stream's own, without a slash at its end.
     pub(crate) base: String,
 }
@@ -46,13 +48,24 @@ impl Endpoint {
         }
         let path = path.trim_end_matches('/');
         let base = if path.is_empty() { DEFAULT_MOUNT } else { path };
-        Ok(Self { address, host: authority.to_owned(), base: base.to_owned() })
+        Ok(Self { address, host: authority.to_owned(), credentials: String::new(), base: base.to_owned() })
     }
 
     /// The endpoint of a server started on a local port.
     pub(crate) fn local(port: u16, mount: &str) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Self { address, host: address.to_string(), base: mount.trim_end_matches('/').to_owned() }
+        Self {
+            address,
+            host: address.to_string(),
+            credentials: String::new(),
+            base: mount.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// The same, asked with a token if there is one.
+    pub(crate) fn with_token(self, token: Option<&str>) -> Self {
+        let credentials = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        Self { credentials: credentials.unwrap_or_default(), ..self }
     }
 }
 

@@ -1,4 +1,5 @@
 // The official suite, called from code: its own command-line runner finds no test file under the vitest it installs.
+import "./token.js";
 import { runConformanceTests } from "@durable-streams/server-conformance-tests";
 
 const baseUrl = process.env.ALLUVIUM_TEST_URL;

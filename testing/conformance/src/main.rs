@@ -6,6 +6,7 @@
 //! * `suite` – the official conformance suite, every test of it.
 //! * `clients` – the published npm and `PyPI` clients, over restarts.
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
+//! * `access` – who may do what at which door: every operation for every kind of token, and what stays open.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `simulator` – the network that is made up, as a consumer sees it.
@@ -31,6 +32,7 @@
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on standard output")]
 
 mod abuse;
+mod access;
 mod buckets;
 mod certificates;
 mod check;
@@ -83,11 +85,13 @@ struct Cli {
 enum Claim {
     /// The official suite: 338 tests passed, none failed, none skipped; with another store than the engine, 332 without
     /// the reserved subscription APIs.
-    Suite,
+    Suite(suite::Options),
     /// The published clients: each message seen once, over graceful and forced restarts.
     Clients,
     /// Buckets, snapshots and bootstrap: every requirement of the extension, in every state of the store.
     Buckets,
+    /// Access: every operation of every door for every kind of caller, open streams, limits, and a log without a token.
+    Access,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
@@ -143,9 +147,10 @@ fn run(cli: Cli) -> Result<Report> {
     let binary = cli.binary.canonicalize()?;
     let mut report = Report::new();
     match cli.claim {
-        Claim::Suite => suite::run(&binary, cli.store, &mut report)?,
+        Claim::Suite(options) => suite::run(&binary, cli.store, &options, &mut report)?,
         Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
+        Claim::Access => access::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,

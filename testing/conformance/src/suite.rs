@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::access::Tokens;
 use crate::check::Report;
 use crate::server::{Launch, Store};
 use crate::tools;
@@ -18,14 +19,27 @@ const SKIPPED_MAX: usize = 6;
 /// Two tests wait for a long-poll to time out; the default of 25 s would only make them slow.
 const LONG_POLL_MS: u32 = 2_000;
 
+/// How the suite is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Against a server that takes nobody without a token; the suite has one.
+    #[arg(long)]
+    token: bool,
+}
+
 /// Runs the suite and checks how many tests passed, failed and were skipped.
-pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()> {
+pub(crate) fn run(binary: &Path, store: Store, options: &Options, report: &mut Report) -> Result<()> {
     let node = tools::node_project()?;
     let scratch = tempfile::tempdir()?;
     let timeout = format!("{}s", LONG_POLL_MS / 1_000);
     // The receivers of the suite's webhooks are on this machine.
     let flags = ["--long-poll-timeout", &timeout, "--webhook-loopback", "yes"];
-    let launch = Launch::new(binary, &scratch.path().join("data"), &flags);
+    let mut launch = Launch::new(binary, &scratch.path().join("data"), &flags);
+    let tokens =
+        options.token.then(|| Tokens::make(binary, scratch.path(), &[("suite", &["admin"])])).transpose()?;
+    if let Some(tokens) = &tokens {
+        launch.flags.extend(tokens.flags());
+    }
     let server = launch.with_store(store).start()?;
     let results_file = scratch.path().join("results.json");
     // Failing tests make it exit with an error; what counts is read from the results.
@@ -34,6 +48,7 @@ pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()
         .args(["run", "--reporter=json", "--outputFile"])
         .arg(&results_file)
         .env("ALLUVIUM_TEST_URL", format!("http://{}", server.address))
+        .env("ALLUVIUM_TEST_TOKEN", tokens.as_ref().map_or("", |tokens| tokens.of("suite")))
         .env("ALLUVIUM_TEST_LONG_POLL_MS", LONG_POLL_MS.to_string())
         .env("ALLUVIUM_TEST_SUBSCRIPTIONS", if store == Store::Engine { "yes" } else { "no" })
         .current_dir(&node)

@@ -53,6 +53,16 @@ pub(super) const STEPS: &[Step] = &[
         run: || on_sqlite("suite"),
     },
     Step {
+        name: "suite-token",
+        about: "the official conformance suite, with a token",
+        run: || conformance(&["suite", "--token"]),
+    },
+    Step {
+        name: "access",
+        about: "every operation of every door for every kind of caller",
+        run: || black_box("access"),
+    },
+    Step {
         name: "clients",
         about: "the published npm and PyPI clients, over restarts",
         run: || black_box("clients"),

@@ -18,6 +18,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-http", 2),
     ("alluvium-websocket", 2),
     ("alluvium-feed-store", 2),
+    ("alluvium-access", 3),
     ("alluvium-jetstream-archive", 3),
     ("alluvium-engine", 3),
     ("alluvium-feed-replica", 3),

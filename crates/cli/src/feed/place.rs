@@ -128,7 +128,7 @@ impl Place {
 
     /// The server, as the options describe it.
     pub(super) fn server(&self) -> Result<Server, Failure> {
-        let credentials = self.connection.token().map(|token| Credentials::Token(token.to_owned()));
+        let credentials = self.connection.token()?.map(Credentials::Token);
         let hints = match self.args.hints {
             HintsArg::Wait => Hints::Wait,
             HintsArg::Poll => Hints::Poll,

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use alluvium_env::Env;
-use alluvium_jetstream_client::{Client, Config, Cursor, Form, Limits, Mode, Topic};
+use alluvium_jetstream_client::{Client, Config, Cursor, Form, Limits, Mode, Token, Topic};
 use alluvium_server::config::{exit_codes, parse_seconds};
 use clap::{Args, ValueEnum};
 
@@ -18,6 +18,7 @@ use self::failure::EXIT_CODES;
 use self::output::{Output, Place};
 use crate::exit_codes_help;
 use crate::stream::TLS_CA_VARIABLE;
+use crate::stream::connection::{Secret, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, token};
 use crate::stream::failure::Failure;
 use crate::stream::notes::{self, Notes};
 
@@ -57,6 +58,17 @@ struct WantedArgs {
     /// Give up when there was no progress for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
     give_up_after: u64,
+    /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
+    #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
+    token: Option<Secret>,
+    /// Read the token from this file, where --token is not given.
+    #[arg(
+        long,
+        env = TOKEN_FILE_VARIABLE,
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    token_file: Option<PathBuf>,
     /// Trust the certificates in this file (PEM) in place of the public ones.
     #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
@@ -153,6 +165,8 @@ fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
         give_up_after: (wanted.give_up_after > 0).then(|| Duration::from_secs(wanted.give_up_after)),
         ..Limits::default()
     };
+    let no_header = || Failure::Usage("the token has characters that a header cannot hold".to_owned());
+    let token = token(wanted.token.as_ref(), wanted.token_file.as_deref())?;
     let roots_pem = match &wanted.tls_ca {
         None => None,
         Some(path) => Some(
@@ -170,6 +184,7 @@ fn config(wanted: &WantedArgs) -> Result<Config, Failure> {
         dids: wanted.dids.clone(),
         collections: wanted.collections.clone(),
         compress: !wanted.no_compress,
+        token: token.map(|token| Token::new(&token).ok_or_else(no_header)).transpose()?,
         limits,
         ..Config::new(&wanted.url)
     })

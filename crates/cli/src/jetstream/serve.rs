@@ -2,11 +2,13 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_access::{Access, AccessError, Doors, Guarded, Options as AccessOptions, Origins, Rates};
 use alluvium_env::Env;
 use alluvium_http::{
     BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
@@ -37,6 +39,7 @@ pub(crate) const VARIABLES: &[&str] = &[
     "ALLUVIUM_JETSTREAM_LOG_FORMAT",
     "ALLUVIUM_JETSTREAM_METRICS_LISTEN",
     "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT",
+    "ALLUVIUM_JETSTREAM_ACCESS_FILE",
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
@@ -108,6 +111,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = JetstreamConfig::new("", "").block_rows)]
     block_rows: usize,
     #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
     tls: TlsArgs,
     /// What is logged to standard error: levels, also by module.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
@@ -130,6 +135,41 @@ pub(crate) struct ServeArgs {
     otlp_endpoint: Option<String>,
 }
 
+/// Who may use it. Anyone may read the feeds and the archive, as what is in them is public; what is for an operator needs
+/// a token, but on an address of this machine without a file.
+#[derive(Debug, Args)]
+struct AccessArgs {
+    /// File with tokens, read again when it changes: see docs/operating/access.md.
+    #[arg(long, value_name = "PATH", env = "ALLUVIUM_JETSTREAM_ACCESS_FILE")]
+    access_file: Option<PathBuf>,
+    /// Whether a token may stand in the query of a URL, as `access_token`.
+    #[arg(long)]
+    token_in_query: bool,
+    /// Origins of web pages that may use it, with commas between; * for all.
+    #[arg(long, value_name = "ORIGINS", default_value = "*")]
+    cors_origins: Origins,
+    /// Requests in a second that one address may make; more are answered 429. Connections that are open are not counted
+    /// again.
+    #[arg(long, value_name = "NUMBER")]
+    address_requests_per_s: Option<NonZeroU64>,
+}
+
+impl AccessArgs {
+    fn options(&self, listen: SocketAddr) -> AccessOptions {
+        AccessOptions {
+            file: self.access_file.clone(),
+            is_open: self.access_file.is_none() && listen.ip().to_canonical().is_loopback(),
+            token_in_query: self.token_in_query,
+            origins: self.cors_origins.clone(),
+            address_rates: Rates {
+                requests_per_s: self.address_requests_per_s.map(NonZeroU64::get),
+                append_bytes_per_s: None,
+            },
+            ..AccessOptions::open(Doors::Jetstream)
+        }
+    }
+}
+
 /// Why it did not start, or ended by itself.
 struct Failure {
     message: String,
@@ -147,6 +187,12 @@ impl From<StartError> for Failure {
             StartError::Ingest(_) => EXIT_CONFIG,
         };
         Self { message: error.to_string(), code }
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Self {
+        Self { message: error.to_string(), code: EXIT_CONFIG }
     }
 }
 
@@ -179,6 +225,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log, args.log_format);
+    let access = Access::start(args.access.options(args.listen), Env::real())?;
     let front =
         args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
@@ -212,7 +259,10 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     plumbing(&sight, &options.responses, options.connections_max, &front.counters);
     sight.add(jetstream.shown(&surface));
     sight.health().recovered();
+    let shown = access.clone();
+    sight.add(move |page| alluvium_server::metrics::access(page, &shown));
     let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
+    let surface = Guarded::new(surface, access);
     let watched = Watched::new(surface, Arc::clone(&sight));
     let server = Server::start_with(listener, watched, options, front.clone(), shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
@@ -251,7 +301,10 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
 /// Where it is beside the feeds, `/metrics` is for this machine only.
 const fn visibility(args: &ServeArgs) -> Visibility {
     match args.metrics_listen {
-        MetricsPlace::Main if args.listen.ip().is_loopback() => Visibility::Metrics,
+        // Where others may ask, they need a token for it.
+        MetricsPlace::Main if args.listen.ip().is_loopback() || args.access.access_file.is_some() => {
+            Visibility::Metrics
+        }
         MetricsPlace::Main | MetricsPlace::Own(_) | MetricsPlace::Off => Visibility::HealthOnly,
     }
 }

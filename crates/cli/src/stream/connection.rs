@@ -1,6 +1,7 @@
 //! The options that every command of `stream`, `bucket` and `feed` has: which server, with which token, how patiently.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,10 @@ pub(crate) const URL_VARIABLE: &str = "ALLUVIUM_URL";
 pub(crate) const URL_DEFAULT: &str = "http://127.0.0.1:4437";
 /// The variable of `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "ALLUVIUM_TOKEN";
+/// The variable of `--token-file`.
+pub(crate) const TOKEN_FILE_VARIABLE: &str = "ALLUVIUM_TOKEN_FILE";
+/// Longest token file, in bytes.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The variable of `--tls-ca`.
 pub(crate) const TLS_CA_VARIABLE: &str = "ALLUVIUM_TLS_CA";
@@ -42,6 +47,15 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
+    /// Read the token from this file, where `--token` is not given; space and line ends around it are left out.
+    #[arg(
+        long,
+        global = true,
+        env = TOKEN_FILE_VARIABLE,
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    token_file: Option<PathBuf>,
     /// Trust the certificates in this file (PEM) in place of the public ones, for `https://` and `wss://`.
     #[arg(long, global = true, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
@@ -58,7 +72,7 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.token(), self.roots()?, RetryPolicy::new(self.patience()), self.notes())
+        Client::new(self.token()?.as_deref(), self.roots()?, RetryPolicy::new(self.patience()), self.notes())
     }
 
     /// The certificates to trust in place of the public ones, as they are in the file.
@@ -92,8 +106,8 @@ impl ConnectionArgs {
     }
 
     /// The token, if there is one.
-    pub(crate) fn token(&self) -> Option<&str> {
-        self.token.as_ref().map(Secret::reveal)
+    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
+        token(self.token.as_ref(), self.token_file.as_deref())
     }
 
     /// The stream that an argument names.
@@ -109,6 +123,28 @@ impl ConnectionArgs {
     pub(crate) fn notes(&self) -> Notes {
         Notes::new(self.quiet)
     }
+}
+
+/// A token that was given, or that a file has.
+pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(path) = file.filter(|_| given.is_none()) else {
+        return Ok(given.map(|secret| secret.0.clone()));
+    };
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Failure::Usage(format!("cannot read the token file `{}`: {error}", path.display()))
+    };
+    let text = read(path).map_err(|error| unreadable(&error))?;
+    match text.trim() {
+        "" => Err(unreadable(&"it is empty")),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge of the program: the file is the user's")]
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A value that never shows in `Debug` output.

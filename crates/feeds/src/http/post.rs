@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use alluvium_feed_protocol::{Encoding, Id, Operation, QueryRequest, Request as Message};
+use alluvium_access::{Lease, Meter};
+use alluvium_feed_protocol::{Encoding, ErrorCode, Id, Operation, QueryRequest, Request as Message};
 use alluvium_http::{CollectLimits, Response, collect};
 use http::{HeaderMap, header};
 
@@ -30,6 +31,9 @@ pub(super) async fn handle(
         Some(body) => collect(body, limits).await?,
         None => bytes::Bytes::new(),
     };
+    if let Some(meter) = request.extensions().get::<Meter>() {
+        meter.received(body.len() as u64);
+    }
     let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
     drop(body);
     // A server that stops doesn't wait for news: whoever does gets what there is, and asks again elsewhere or later.
@@ -44,9 +48,20 @@ pub(super) async fn handle(
         Some(at_once) => tokio::select! {
             response = state.service.handle(principal, space, message, None) => response,
             () = state.shutdown.wait() => state.service.handle(principal, space, at_once, None).await,
+            () = lost(request.extensions().get::<Lease>().cloned()) => {
+                return Err(Refusal::Gate(ErrorCode::Unauthorized));
+            }
         },
     };
     Ok(answer(&response, wanted))
+}
+
+/// Waits until the caller may not do any more what it was let in for.
+async fn lost(lease: Option<Lease>) {
+    match lease {
+        Some(lease) => lease.lost().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The encoding of the body. Text that doesn't say is taken for JSON, so that a plain `curl -d` works.

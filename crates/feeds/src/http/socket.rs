@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use alluvium_access::{Lease, Meter};
 use alluvium_feed_protocol::{
     Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, QueryRequest, QueryResponse, RequestId,
 };
@@ -49,13 +50,15 @@ const STOPPING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Agrees to a socket, for one space or for any.
 pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> Result<Response, Refusal> {
-    let principal = principal(state, request.headers())?;
+    let principal = principal(state, request)?;
     let options = AcceptOptions { subprotocols: &SUBPROTOCOLS.map(|(name, _)| name), deflate: None };
     let accepted = accept(request, &options)?;
     let encoding = accepted.subprotocol.as_deref().and_then(|chosen| {
         SUBPROTOCOLS.iter().find(|(name, _)| *name == chosen).map(|(_, encoding)| *encoding)
     });
     let credentials = credentials(request.headers()).map(str::to_owned);
+    let (lease, meter) =
+        (request.extensions().get::<Lease>().cloned(), request.extensions().get::<Meter>().cloned());
     let state = Arc::clone(state);
     let body = Body::upgrade(move |stream| async move {
         let _open = Open::new(&state);
@@ -63,6 +66,9 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
         let session = Session {
             space,
             credentials,
+            lease,
+            is_exchanged: false,
+            meter,
             principal,
             encoding,
             listener: Listener::new(),
@@ -141,6 +147,12 @@ struct Session {
     state: Arc<State>,
     space: Option<Id>,
     credentials: Option<String>,
+    /// What it rests on, if the server decided about it.
+    lease: Option<Lease>,
+    /// Whether that is another one since it was looked at last.
+    is_exchanged: bool,
+    /// What counts its messages, if there are limits.
+    meter: Option<Meter>,
     principal: Principal,
     /// Known from the first message on at the latest.
     encoding: Option<Encoding>,
@@ -162,6 +174,8 @@ impl Session {
     async fn run(mut self, mut socket: WebSocket<Upgraded>) {
         let stopping = self.state.shutdown.wait();
         tokio::pin!(stopping);
+        let ended = altered(self.lease.clone());
+        tokio::pin!(ended);
         let mut renewal = tokio::time::interval(self.state.options.ping_interval);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let listener = Arc::clone(&self.listener);
@@ -210,7 +224,11 @@ impl Session {
                 () = sleep_until(until), if waiting > 0 => Err((CloseCode::POLICY, "what waits is not read")),
                 _ = renewal.tick() => self.renew().map(|()| Vec::new()),
                 () = &mut stopping => Err((CloseCode::AWAY, "the server stops")),
+                () = &mut ended => Err((CloseCode::POLICY, "unauthorized")),
             };
+            if std::mem::take(&mut self.is_exchanged) {
+                ended.set(altered(self.lease.clone()));
+            }
             let messages = match outcome {
                 Ok(messages) => messages,
                 Err(end) => break end,
@@ -244,8 +262,24 @@ impl Session {
 
     /// Looks at the credentials again: what they are good for may end before the connection does.
     fn renew(&mut self) -> Result<(), End> {
+        if self.lease.is_some() {
+            return Ok(());
+        }
         let renewed = self.state.gate.decide(self.credentials.as_deref());
         self.principal = renewed.map_err(|_| (CloseCode::POLICY, "unauthorized"))?;
+        Ok(())
+    }
+
+    /// Goes on as whom another token says.
+    fn let_in(&mut self, token: &str) -> Result<(), ErrorCode> {
+        let Some(lease) = &self.lease else {
+            self.principal = self.state.gate.decide(Some(token))?;
+            return Ok(());
+        };
+        let lease = lease.exchange(token).ok_or(ErrorCode::Unauthorized)?;
+        self.principal = Principal::admitted(lease.caller());
+        self.lease = Some(lease);
+        self.is_exchanged = true;
         Ok(())
     }
 
@@ -270,8 +304,8 @@ impl Session {
         if let Asked::Hello(hello) = &asked
             && let Some(token) = &hello.token
         {
-            match self.state.gate.decide(Some(token)) {
-                Ok(principal) => (self.principal, self.credentials) = (principal, Some(token.clone())),
+            match self.let_in(token) {
+                Ok(()) => self.credentials = Some(token.clone()),
                 Err(code) => {
                     let request_id = hello.request_id.clone();
                     return Ok(Some(refused(encoding, request_id, code, "the caller is not let in")));
@@ -288,6 +322,9 @@ impl Session {
         }
         if self.open.len() >= self.state.service.limits().open_requests_max {
             return refuse(ErrorCode::Overloaded, "too many requests of this socket are open");
+        }
+        if let Some(Err(wait)) = self.meter.as_ref().map(|meter| meter.take(bytes.len() as u64)) {
+            return Ok(Some(too_many(encoding, request_id, wait)));
         }
         if self.state.sockets.is_used_up() {
             return refuse(ErrorCode::Overloaded, "the server holds too much for its sockets");
@@ -413,6 +450,23 @@ impl Session {
             tracing::debug!(%error, "a message was not sent");
         }
     }
+}
+
+/// Waits until the caller may do something else than before: then a socket is to be opened anew.
+async fn altered(lease: Option<Lease>) {
+    match lease {
+        Some(lease) => lease.altered().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells a caller that it has sent too many requests, or too much.
+fn too_many(encoding: Encoding, request_id: RequestId, wait: Duration) -> Vec<u8> {
+    let error =
+        ErrorResponse::new(request_id, ErrorCode::RateLimited, "too many requests, or too many bytes");
+    let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let answer = Answer::Error(ErrorResponse { retry_after_ms: Some(retry_after_ms), ..error });
+    encoding.encode(&answer).unwrap_or_default()
 }
 
 /// The query for the page after an answer, if there is one. It expects the history that the answer is from.

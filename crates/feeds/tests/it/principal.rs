@@ -1,5 +1,8 @@
 //! What a caller may do.
 
+use std::sync::Arc;
+
+use alluvium_access::{Caller, Grants};
 use alluvium_feed_protocol::{
     AppendRequest, ErrorCode, ListFeedsRequest, QueryRequest, Request, Response, SubscribeRequest,
 };
@@ -38,6 +41,35 @@ fn what_a_caller_may_not_do_is_forbidden() {
     }
     let beginning = Principal { spaces: Some(vec!["spa*".to_owned()]), ..named("n") };
     assert!(matches!(authority.handle_as(&beginning, query(), None), Response::Query(_)));
+}
+
+#[test]
+fn a_caller_that_the_server_let_in_may_do_in_a_space_what_its_scopes_say() {
+    let authority = Authority::new();
+    let query = || Request::Query(QueryRequest::default());
+    let write = || Request::Append(append(vec![block("f", "a", 0, "x")]));
+    let list = || Request::ListFeeds(ListFeedsRequest::default());
+    let admitted = |scopes: &[&str], actors: Option<Vec<alluvium_feed_protocol::Id>>| {
+        let grants = Grants::parse(scopes.iter().copied(), None).unwrap();
+        Principal::admitted(&Arc::new(Caller { actors, ..Caller::anyone(grants) }))
+    };
+    let here = "/feeds/v1/spaces/space";
+    let (read, write_here) = (format!("read:{here}"), format!("write:{here}"));
+    for (principal, expected) in [
+        (admitted(&[&read], None), [true, true, false]),
+        (admitted(&[&write_here], None), [false, false, true]),
+        (admitted(&["read", "write"], None), [true, true, true]),
+        (admitted(&["admin:/feeds"], None), [true, true, true]),
+        (admitted(&["read:/ds", "write:/feeds/v1/spaces/spac"], None), [false, false, false]),
+        (admitted(&[], None), [false, false, false]),
+        (admitted(&["admin"], Some(vec![id("b")])), [true, true, false]),
+    ] {
+        for (request, is_allowed) in [query(), list(), write()].into_iter().zip(expected) {
+            let answer = authority.handle_as(&principal, request, None);
+            let is_refused = matches!(&answer, Response::Error(error) if error.code == "forbidden");
+            assert_eq!(!is_refused, is_allowed, "{principal:?} {answer:?}");
+        }
+    }
 }
 
 #[test]

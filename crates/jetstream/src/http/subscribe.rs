@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvium_access::Lease;
 use alluvium_http::{Body, Request, Response};
 use alluvium_jetstream_wire::{Compression, Subscription, Wire, dictionary, render, update};
 use alluvium_websocket::{
@@ -67,6 +68,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         start,
         notice,
         waits_for_hello,
+        lease: request.extensions().get::<Lease>().cloned(),
         replay,
     };
     let socket_options = connection_options(state);

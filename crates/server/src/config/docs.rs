@@ -19,6 +19,7 @@ use crate::exit::EXIT_CODES;
 /// A configuration file as one might have it.
 const EXAMPLE: &str = "\
 listen = \"0.0.0.0:4437\"
+access-file = \"/etc/alluvium/access.toml\"
 data-dir = \"/var/lib/alluvium\"
 public-url = \"https://streams.example\"
 append-bytes-max = \"8MiB\"
@@ -97,7 +98,7 @@ fn row(page: &mut String, cells: &[&str]) {
 type Limit = (&'static str, String, &'static str);
 
 fn fixed_limits() -> Vec<Limit> {
-    [limits_of_requests(), limits_of_responses(), limits_of_the_engine()].concat()
+    [limits_of_requests(), limits_of_access(), limits_of_responses(), limits_of_the_engine()].concat()
 }
 
 fn bytes(bytes: u64) -> String {
@@ -141,6 +142,43 @@ fn limits_of_requests() -> Vec<Limit> {
         ("`Stream-Seq`", bytes(protocol::STREAM_SEQ_BYTES_MAX as u64), "`400 invalid_seq`"),
         ("nesting of one JSON message", protocol::JSON_NESTING_LEVELS_MAX.to_string(), "`400 invalid_json`"),
         ("headers of one request", alluvium_http::HEADERS_MAX.to_string(), "`431 too_many_headers`"),
+    ]
+}
+
+fn limits_of_access() -> Vec<Limit> {
+    use alluvium_access::limits as access;
+    vec![
+        ("a token", bytes(access::TOKEN_BYTES_MAX as u64), "`401 invalid_token`"),
+        (
+            "scopes with their prefixes that one token has",
+            access::GRANTS_MAX.to_string(),
+            "the token is refused",
+        ),
+        ("the access file", bytes(access::FILE_BYTES_MAX), "it is not taken over"),
+        ("issuers in it", access::ISSUERS_MAX.to_string(), "it is not taken over"),
+        (
+            "keys of one issuer",
+            format!("{}, in {}", access::KEYS_MAX, bytes(access::KEYS_BYTES_MAX)),
+            "they are not taken over",
+        ),
+        ("one fetch of keys", seconds(access::KEYS_TIMEOUT_S), "the keys in use stay in use"),
+        (
+            "time between two fetches of the same keys, at least",
+            seconds(access::KEYS_RETRY_S),
+            "`401 invalid_token`",
+        ),
+        (
+            "time for which keys that cannot be fetched stay in use",
+            seconds(access::KEYS_STALE_S),
+            "`503 keys_pending`",
+        ),
+        ("signed tokens that are remembered", access::REMEMBERED_MAX.to_string(), "they are verified again"),
+        (
+            "tokens whose requests are counted",
+            access::CALLERS_MAX.to_string(),
+            "those are forgotten that have used up least",
+        ),
+        ("origins in `cors-origins`", access::ORIGINS_MAX.to_string(), "refused at the start"),
     ]
 }
 

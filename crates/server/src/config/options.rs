@@ -5,6 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use alluvium_access::Origins;
 use alluvium_engine::{
     APPEND_BYTES_MAX_DEFAULT, BUCKETS_MAX_DEFAULT, Durability, PRODUCERS_PER_STREAM_MAX_DEFAULT,
     QUEUE_BYTES_MAX_DEFAULT, RECENT_BYTES_DEFAULT, SEGMENT_BYTES_DEFAULT, SNAPSHOT_BYTES_MAX_DEFAULT,
@@ -14,6 +15,7 @@ use alluvium_feeds::limits as feeds;
 use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
+use super::access::{AccessPath, ByteRate, RateLimit};
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
@@ -72,6 +74,30 @@ macro_rules! options {
 options! {
     /// Address and port to listen on. Port 0 picks a free one, which is printed at the start.
     "listen" => listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 4437));
+    /// File with the tokens that give access, and whose signed tokens do: `docs/operating/access.md`. Read again when it
+    /// changes. With one, every request needs a token but for what the file says that anyone may do.
+    "access-file" => access_file: AccessPath = AccessPath(None);
+    /// Whether the server may listen on an address that is not this machine's own without an `access-file`: then whoever
+    /// reaches it may do everything.
+    "insecure" => insecure: bool = false;
+    /// Whether a token may stand in the query of a URL, as `access_token`, for what cannot send a header. URLs are kept
+    /// by proxies and browsers.
+    "token-in-query" => token_in_query: bool = false;
+    /// Origins of web pages that may use the server, with commas between, or `*` for all. Those that are listed may also
+    /// send what a browser sends by itself, such as a proxy's cookies.
+    "cors-origins" => cors_origins: Origins = Origins::Any;
+    /// Requests in a second that one address may make (of IPv6 one network of 64 bits). More are answered `429`.
+    "address-requests-per-s" => address_requests_per_s: RateLimit = RateLimit(None);
+    /// Bytes of bodies in a second that one address may have kept. More is answered `429`.
+    "address-append-bytes-per-s" => address_append_bytes_per_s: ByteRate = ByteRate(None);
+    /// Requests in a second that the holder of one token may make, unless the file says otherwise for it.
+    "token-requests-per-s" => token_requests_per_s: RateLimit = RateLimit(None);
+    /// Bytes of bodies in a second that the holder of one token may have kept, unless the file says otherwise for it.
+    "token-append-bytes-per-s" => token_append_bytes_per_s: ByteRate = ByteRate(None);
+    /// How much can be saved up of what these four allow: as much as comes in this time, a second at least.
+    "rate-burst" => rate_burst: Duration = Duration::from_secs(10);
+    /// Addresses that are counted at once. Beyond it those are forgotten that have used up least.
+    "rate-addresses-max" => rate_addresses_max: usize = alluvium_access::limits::ADDRESSES_MAX;
     /// Directory that holds all data. Made if missing; used by one server at a time.
     "data-dir" => data_dir: PathBuf = PathBuf::from("./alluvium-data");
     /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without

@@ -25,6 +25,12 @@ families! {
     REQUESTS_IN_FLIGHT = gauge "alluvium_requests_in_flight" [] "Requests without an answer yet.";
     REQUESTS_UNREADABLE = counter "alluvium_requests_unreadable_total" [] "Requests that were refused for their framing or their `Host` before anything else was looked at.";
 
+    // Access.
+    ACCESS_REFUSED = counter "alluvium_access_refused_total" ["reason"] "Requests that were refused to whoever made them: `unauthorized`, no valid token; `forbidden`, one that does not allow it; `address_rate` and `token_rate`, too many of them.";
+    ACCESS_ENDED = counter "alluvium_access_ended_total" [] "Open responses and sockets that were ended because their token had expired, was taken back or came to grant something else.";
+    ACCESS_LOADS = counter "alluvium_access_loads_total" ["what", "outcome"] "Times the access `file` and the `keys` of issuers were `taken` over, or could not be: `failed`, and what was in use stays so.";
+    ACCESS_COUNTED = gauge "alluvium_access_counted" ["by"] "Addresses and tokens whose requests are counted against a limit.";
+
     // Connections.
     CONNECTIONS = gauge "alluvium_connections" [] "Connections held.";
     CONNECTIONS_MAX = gauge "alluvium_connections_max" [] "The option `connections-max`.";

@@ -58,7 +58,7 @@ pub(super) fn traces_json(resource: &Resource, spans: &[Span]) -> Value {
 fn span_json(span: &Span) -> Value {
     let mut json = json!({
         "traceId": span.trace_id,
-        "spanId": span.span_id,
+        "spanId": span.id,
         "name": span.operation,
         "kind": SPAN_KIND_SERVER,
         "startTimeUnixNano": nanoseconds(span.began_us),

@@ -16,7 +16,7 @@ pub(crate) struct Span {
     /// 32 hexadecimal digits.
     pub(crate) trace_id: String,
     /// 16 hexadecimal digits.
-    pub(crate) span_id: String,
+    pub(crate) id: String,
     /// The span that the request was made in.
     pub(crate) parent_id: Option<String>,
     pub(crate) operation: &'static str,
@@ -74,7 +74,7 @@ impl Spans {
         };
         let span = Span {
             trace_id,
-            span_id: format!("{:016x}", random.next_u64().max(1)),
+            id: format!("{:016x}", random.next_u64().max(1)),
             parent_id,
             operation,
             method: begun.method,

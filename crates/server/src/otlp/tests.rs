@@ -63,17 +63,17 @@ fn begun(spans: &Spans, parent: Option<&str>) -> spans::Begun {
 
 #[test]
 fn traced_and_failed_requests_are_exported_and_then_the_metrics() {
-    let (listener, sight, exporter) = exporter();
+    let (listener, sight, running) = exporter();
     let spans = sight.traced().expect("an export");
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let traced = begun(spans, Some(&format!("00-{trace}-00f067aa0ba902b7-01")));
-    spans.end(traced, "append", StatusCode::NO_CONTENT, "mine");
+    let kept = begun(spans, Some(&format!("00-{trace}-00f067aa0ba902b7-01")));
+    spans.end(kept, "append", StatusCode::NO_CONTENT, "mine");
     // Neither traced nor failed, or part of a trace that nobody keeps.
     spans.end(begun(spans, None), "append", StatusCode::OK, "a");
     spans.end(begun(spans, Some(&format!("00-{trace}-00f067aa0ba902b7-00"))), "append", StatusCode::OK, "b");
     spans.end(begun(spans, None), "append", StatusCode::INSUFFICIENT_STORAGE, "c");
     let collector = std::thread::spawn(move || [collect(&listener, "200 OK"), collect(&listener, "200 OK")]);
-    exporter.stop();
+    running.stop();
     let [(traces_path, traces), (metrics_path, metrics)] = collector.join().expect("no panic");
 
     assert_eq!((traces_path.as_str(), metrics_path.as_str()), ("/v1/traces", "/v1/metrics"));
@@ -119,12 +119,12 @@ fn histograms_have_a_count_for_each_bound_and_one_beyond() {
 
 #[test]
 fn what_a_collector_does_not_take_is_dropped_and_counted() {
-    let (listener, sight, exporter) = exporter();
+    let (listener, sight, running) = exporter();
     let spans = sight.traced().expect("an export");
     spans.end(begun(spans, None), "append", StatusCode::INTERNAL_SERVER_ERROR, "x");
     let refused = "503 Service Unavailable";
     let collector = std::thread::spawn(move || [collect(&listener, refused), collect(&listener, refused)]);
-    exporter.stop();
+    running.stop();
     collector.join().expect("no panic");
     let text = sight.page().text(alluvium_metrics::Format::Prometheus);
     let read = alluvium_metrics::parse(&text).expect("written here");

@@ -3,6 +3,7 @@
 //! The checks are made before the body is read, and again when it is there. The body goes to the store as it arrives;
 //! appends to the stream go on meanwhile.
 
+use alluvium_access::Meter;
 use alluvium_engine::{PublishError, PublishRequest, SnapshotMatch, SnapshotTag};
 use alluvium_http::{CollectError, ReceiveLimits, Receiver, Response};
 use alluvium_protocol::{ContentType, Offset, StreamPath};
@@ -56,7 +57,11 @@ pub(super) async fn handle(
         }
     };
     let mut body = body.map_err(too_large)?;
+    let meter = request.extensions().get::<Meter>().cloned();
     while let Some(piece) = body.next().await.map_err(too_large)? {
+        if let Some(meter) = &meter {
+            meter.received(piece.len() as u64);
+        }
         if let Err(error) = upload.write(piece).await {
             body.discard().await;
             return Err(error.into());

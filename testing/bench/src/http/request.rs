@@ -32,8 +32,8 @@ pub(crate) fn request(
     resource: &str,
     content: Option<(&str, &[u8])>,
 ) -> Vec<u8> {
-    let mut head =
-        format!("{} {}/{resource} HTTP/1.1\r\nHost: {}\r\n", method.name(), endpoint.base, endpoint.host);
+    let Endpoint { base, host, credentials, .. } = endpoint;
+    let mut head = format!("{} {base}/{resource} HTTP/1.1\r\nHost: {host}\r\n{credentials}", method.name());
     let body = content.map_or(b"".as_slice(), |(media_type, body)| {
         let _ = write!(head, "Content-Type: {media_type}\r\n");
         body

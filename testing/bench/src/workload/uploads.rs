@@ -136,8 +136,8 @@ impl Uploads {
             let tail = request(Method::Get, endpoint, &format!("{stream}?offset=now"), None);
             let offset = connection.exchange(&tail).await?.next_offset.context("no Stream-Next-Offset")?;
             let head = format!(
-                "PUT {}/{stream}/snapshot/{offset} HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n\r\n",
-                endpoint.base, endpoint.host
+                "PUT {}/{stream}/snapshot/{offset} HTTP/1.1\r\nHost: {}\r\n{}Content-Length: {length}\r\n\r\n",
+                endpoint.base, endpoint.host, endpoint.credentials
             );
             connection.send(head.as_bytes()).await?;
             let mut left = length;
