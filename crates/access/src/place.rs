@@ -141,7 +141,9 @@ mod tests {
             prefix in prop::collection::vec("[ab.]{1,2}", 0..4),
             place in prop::collection::vec("[ab.]{1,2}", 0..5),
         ) {
-            let text = |segments: &[String]| segments.iter().map(|one| format!("/{one}")).collect::<String>();
+            let text = |segments: &[String]| {
+                segments.iter().fold(String::new(), |text, segment| text + "/" + segment)
+            };
             let parsed = Prefix::parse(&format!("{}/", text(&prefix)));
             if prefix.iter().any(|segment| segment == "." || segment == "..") {
                 prop_assert_eq!(parsed, Err(InvalidPrefix::Segment));

@@ -35,10 +35,11 @@ pub async fn keep_certificates(tls: Option<Arc<Tls>>) -> io::Result<()> {
     let mut hangups = unix::signal(unix::SignalKind::hangup())?;
     let on_signal = async {
         while hangups.recv().await.is_some() {
-            match &tls {
+            if let Some(tls) = &tls {
                 // What went wrong is in the log.
-                Some(tls) => drop(tls.reload()),
-                None => tracing::info!("SIGHUP, and there are no certificates to load anew"),
+                drop(tls.reload());
+            } else {
+                tracing::info!("SIGHUP, and there are no certificates to load anew");
             }
         }
     };

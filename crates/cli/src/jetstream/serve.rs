@@ -230,15 +230,6 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
-    let config = JetstreamConfig {
-        plc: args.plc.clone(),
-        start_cursor: args.start_cursor,
-        lossless: args.lossless,
-        allow_private: args.allow_private,
-        segment_bytes: args.segment_bytes,
-        block_rows: args.block_rows,
-        ..JetstreamConfig::new(&args.relay, &args.data_dir)
-    };
     let env = Env::real();
     let sight = Sight::new(&env, Operations { names: OPERATIONS, of: operation });
     #[cfg(feature = "otlp")]
@@ -247,7 +238,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let own = OwnServer::start(args.metrics_listen, &sight)?;
-    let jetstream = Jetstream::start(&config, &env)?;
+    let jetstream = Jetstream::start(&config(args), &env)?;
     let shutdown = Shutdown::new();
     let surface = Surface::with_ingest(
         jetstream.archive().clone(),
@@ -295,6 +286,18 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     match failed {
         Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
         None => Ok(stopped?),
+    }
+}
+
+fn config(args: &ServeArgs) -> JetstreamConfig {
+    JetstreamConfig {
+        plc: args.plc.clone(),
+        start_cursor: args.start_cursor,
+        lossless: args.lossless,
+        allow_private: args.allow_private,
+        segment_bytes: args.segment_bytes,
+        block_rows: args.block_rows,
+        ..JetstreamConfig::new(&args.relay, &args.data_dir)
     }
 }
 

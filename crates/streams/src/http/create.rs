@@ -77,12 +77,11 @@ fn fork_source(url_path: &str) -> Result<StreamPath, Failure> {
 /// Without either the header is left out.
 fn location(streams: &State, request: &Request) -> Option<HeaderValue> {
     let path = request.uri().path();
-    let url = match &streams.options.public_url {
-        Some(public_url) => format!("{public_url}{path}"),
-        None => {
-            let scheme = Peer::of(request).map_or("http", |peer| peer.scheme(request.headers()));
-            format!("{scheme}://{}{path}", request.headers().get(header::HOST)?.to_str().ok()?)
-        }
+    let url = if let Some(public_url) = &streams.options.public_url {
+        format!("{public_url}{path}")
+    } else {
+        let scheme = Peer::of(request).map_or("http", |peer| peer.scheme(request.headers()));
+        format!("{scheme}://{}{path}", request.headers().get(header::HOST)?.to_str().ok()?)
     };
     HeaderValue::try_from(url).ok()
 }
