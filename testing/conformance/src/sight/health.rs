@@ -132,7 +132,7 @@ fn places(binary: &Path) -> Result<()> {
     let post = Connection::open(server.address)?.call("POST", "/readyz", &[], &[])?;
     ensure!((post.status, post.header("allow")) == (405, Some("GET, HEAD")), "POST: {post:?}");
     server.stop()?;
-    let mut launch = Launch::new(binary, &data, &[]);
+    let mut launch = Launch::new(binary, &data, &["--insecure", "yes"]);
     launch.listen = SocketAddr::from(([0, 0, 0, 0], 0));
     let server = launch.start()?;
     let local = SocketAddr::from(([127, 0, 0, 1], server.address.port()));
