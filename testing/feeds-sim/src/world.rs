@@ -380,7 +380,8 @@ impl World {
         let message = packet.encoding().decode_message(&packet.bytes, None).expect("an answer can be read");
         let space = self.space.clone();
         #[cfg(feature = "planted-bugs")]
-        alluvium_feed_store::planted::die_between(self.rng.percent(10));
+        // Drawn apart, so that a run with this feature is the very run without it until a bug shows.
+        alluvium_feed_store::planted::die_between(self.rng.clone().percent(10));
         let taken = match message {
             Message::Response(response) => client.replica().answered(&space, response),
             Message::Advanced(Advanced::FeedAdvanced(hint)) => client.replica().hint(&hint),
