@@ -82,6 +82,10 @@ pub(crate) struct Session {
     pull: Retry,
     push: Retry,
     is_probe_due: bool,
+    /// Whether an answer over the present connection has shown that the history known here still holds. An authority that
+    /// was set back has the same token, and is another process: blocks that it sends by itself say nothing of what is
+    /// in front of them.
+    is_confirmed: bool,
     /// Everything is pulled anew: pushing waits, for most of what would be pushed will turn out to be there.
     is_replaying: bool,
     /// Whose turn it is when both can go on: pages of the tail, and everything else.
@@ -135,6 +139,7 @@ impl Replica {
         let now_ms = self.now_ms();
         let session = self.session(space);
         session.connected = true;
+        session.is_confirmed = false;
         session.stopped = None;
         session.in_flight.clear();
         if let Some(subscription) = &mut session.subscription {

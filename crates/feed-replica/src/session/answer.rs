@@ -85,6 +85,11 @@ impl Replica {
         match taken {
             Ok(Taken::Done) => {
                 session.in_vain = 0;
+                // These were asked with what is known of the history; the others were not.
+                session.is_confirmed |= matches!(
+                    request.kind,
+                    Kind::Probe { .. } | Kind::Tail { .. } | Kind::Behind { .. } | Kind::Push { .. }
+                );
                 let retry = if request.kind.is_push() { &mut session.push } else { &mut session.pull };
                 retry.succeed();
                 Ok(())
@@ -414,6 +419,7 @@ impl Session {
     /// The history has changed: look again from what is left of it, and push only once that is done.
     fn doubt(&mut self, pulls: bool, now_ms: u64) {
         self.is_replaying = pulls;
+        self.is_confirmed = false;
         self.pull_due_ms = now_ms;
         self.push_due_ms = now_ms;
         self.list_at(now_ms);

@@ -13,7 +13,7 @@ use crate::{Replica, ReplicaResult};
 
 impl Replica {
     /// Blocks that came by themselves: whether they were taken over. They are if they follow on the tail's cursor, from the
-    /// same history, with no pull under way whose answer would then meet another cursor.
+    /// same history as far as this connection has confirmed it, with no pull under way whose answer would then meet another cursor.
     pub(super) fn take_pushed(&self, session: &mut Session, pushed: BlocksPushed) -> ReplicaResult<bool> {
         let is_pulling = session.in_flight.iter().any(|request| !request.kind.is_push());
         let own = session.subscription.as_ref().filter(|own| own.id == pushed.subscription_id);
@@ -21,7 +21,7 @@ impl Replica {
         else {
             return Ok(false);
         };
-        if session.is_replaying || session.is_probe_due {
+        if session.is_replaying || session.is_probe_due || !session.is_confirmed {
             return Ok(false);
         }
         let (now_ms, space) = (self.now_ms(), pushed.space_id.clone());
