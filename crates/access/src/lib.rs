@@ -1,7 +1,7 @@
 //! Who a request comes from and what it may do: decided once, before any surface sees the request.
 //!
 //! The rules are pure. [`Prefix`] and [`Grants`] say what a caller may do where; [`routes`] says what each request needs;
-//! [`file`] reads static tokens and issuers; [`jwt`] and [`keys`] check signed tokens; [`rate`] counts against limits.
+//! [`mod@file`] reads static tokens and issuers; [`jwt`] and [`keys`] check signed tokens; [`rate`] counts against limits.
 //! [`Access`] puts them together with a file that is read again when it changes and keys that are fetched now and then,
 //! and [`Guarded`] stands between an HTTP server and a surface. A response or connection that stays open has a [`Lease`],
 //! which ends with what the caller may do.
