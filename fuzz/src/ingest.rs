@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvium_atproto::{Curve, Did, PublicKey, SecretKey};
-use alluvium_jetstream_ingest::account::{Account, Context, Stored};
+use alluvium_jetstream_ingest::account::{Account, Context, HostingStatus, Stored};
 use alluvium_jetstream_ingest::fetched::Fetched;
-use alluvium_jetstream_ingest::frame::{Event, Frame, decode};
+use alluvium_jetstream_ingest::frame::{Event, Frame, decode, time_of};
 use alluvium_jetstream_ingest::rules::{Keys, LookupError, Rules};
 use alluvium_jetstream_ingest::state::{
-    Chain, Hosting, Repair, decode_cursor, decode_seq, encode_cursor, encode_seq,
+    Chain, Hosting, Repair, ToldSync, decode_cursor, decode_seq, encode_cursor, encode_seq,
 };
 
 /// A fuzz body.
@@ -32,6 +32,8 @@ impl Keys for Alice {
 
 /// The input is a message of a relay; what it says of an account is judged twice.
 pub fn frame(input: &[u8]) {
+    _ = time_of(input);
+    _ = HostingStatus::read(input, "did:plc:alice");
     let rules = Rules::default();
     let Ok(Frame::Event(event)) = decode(&input.to_vec().into(), rules.limits.frame_bytes) else {
         return;
@@ -72,6 +74,9 @@ pub fn state(input: &[u8]) {
     }
     if let Ok(repair) = Repair::decode(input) {
         assert_eq!(Repair::decode(&repair.encode()).map(|again| again.due_ms), Ok(repair.due_ms));
+    }
+    if let Ok(told) = ToldSync::decode(input) {
+        assert_eq!(ToldSync::decode(&told.encode()), Ok(told));
     }
     if let Ok(seq) = decode_seq(input) {
         assert_eq!(encode_seq(seq), input);

@@ -8,5 +8,6 @@ pub mod feed;
 pub mod ingest;
 pub mod journal;
 pub mod jss;
+pub mod metrics;
 pub mod protocol;
 pub mod websocket;

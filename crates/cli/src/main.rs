@@ -4,6 +4,7 @@ mod feed;
 mod jetstream;
 mod serve;
 mod stream;
+mod top;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,9 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Watch what a server does: rates, latencies, what it holds.
+    #[command(after_help = top::after_help())]
+    Top(top::TopArgs),
 }
 
 /// Columns of a line of the table of exit codes.
@@ -68,5 +72,6 @@ fn main() -> ExitCode {
         Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Top(args) => top::run(&args),
     }
 }

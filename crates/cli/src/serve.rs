@@ -13,6 +13,7 @@ use std::{
 use alluvium_server::{
     EXIT_CODES, EXIT_CONFIG, ServeError,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
+    metrics::metrics_markdown,
     serve,
 };
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
@@ -20,6 +21,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::
 use crate::{
     exit_codes_help, feed, jetstream,
     stream::{self, TOKEN_VARIABLE, URL_VARIABLE},
+    top,
 };
 
 /// Variables with the project's prefix that belong to the clients.
@@ -33,6 +35,9 @@ const FOREIGN_VARIABLES: &[&str] = &[
     jetstream::VARIABLES[2],
     jetstream::VARIABLES[3],
     jetstream::VARIABLES[4],
+    jetstream::VARIABLES[5],
+    jetstream::VARIABLES[6],
+    jetstream::VARIABLES[7],
 ];
 
 const CONFIG_FLAG: &str = "config";
@@ -115,6 +120,12 @@ pub(crate) enum ConfigCommand {
     /// Print the options and limits as Markdown.
     #[command(hide = true)]
     Docs,
+    /// Print the metrics of `alluvium serve` as Markdown.
+    #[command(hide = true)]
+    Metrics,
+    /// Print the metrics of `alluvium jetstream serve` as Markdown.
+    #[command(hide = true)]
+    JetstreamMetrics,
 }
 
 /// Runs a server until it is told to stop.
@@ -135,7 +146,10 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
         ConfigCommand::Docs => Ok(docs_markdown()
             + &stream::docs_markdown()
             + &feed::docs_markdown()
-            + &jetstream::docs_markdown()),
+            + &jetstream::docs_markdown()
+            + &top::docs_markdown()),
+        ConfigCommand::Metrics => Ok(metrics_markdown()),
+        ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),
         ConfigCommand::Check(args) => args.load().map(|_| "the configuration is valid\n".to_owned()),
     };

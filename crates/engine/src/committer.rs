@@ -140,11 +140,18 @@ impl Committer {
             return Ok(Ok(()));
         }
         match self.rotate(inner) {
-            Ok(()) => Ok(Ok(())),
+            Ok(()) => {
+                shard.is_full.store(false, Ordering::Relaxed);
+                Ok(Ok(()))
+            }
             Err(JournalError::Full) if command.frees_space() && bytes <= self.writer.remaining() => {
                 Ok(Ok(()))
             }
-            Err(JournalError::Full) => Ok(Err(StorageError::Full)),
+            Err(JournalError::Full) => {
+                shard.is_full.store(true, Ordering::Relaxed);
+                inner.counters.full.fetch_add(1, Ordering::Relaxed);
+                Ok(Err(StorageError::Full))
+            }
             Err(error) => Err(error),
         }
     }
@@ -154,6 +161,7 @@ impl Committer {
     pub(crate) fn rotate(&mut self, inner: &Inner) -> Result<(), JournalError> {
         debug_assert!(self.batch.is_empty());
         self.writer.rotate()?;
+        inner.counters.rotations.fetch_add(1, Ordering::Relaxed);
         inner.maintenance_wanted();
         Ok(())
     }
@@ -220,14 +228,21 @@ impl Committer {
     /// Makes the batch durable, shows it and answers.
     pub(crate) fn flush(&mut self, inner: &Inner, shard: &Shard) -> Result<(), JournalError> {
         if !self.batch.is_empty() {
-            inner.last_commit_ms.store(inner.now_ms(), Ordering::Relaxed);
+            let began_us = inner.env.clock.now_us();
+            inner.last_commit_ms.store(began_us / 1000, Ordering::Relaxed);
             let batch = std::mem::take(&mut self.batch);
+            inner.counters.batch_commands.observe(self.outcomes.len() as u64);
+            inner.counters.batch_bytes.observe(batch.len());
             let written = self.writer.write(batch)?;
             self.batch = self.writer.batch();
+            let written_us = inner.env.clock.now_us();
+            inner.counters.write_us.observe(written_us.saturating_sub(began_us));
             #[cfg(feature = "planted-bugs")]
             crate::planted::answer_early(&mut self.outcomes);
             if inner.options.durability == Durability::Fsync {
                 self.writer.sync()?;
+                let took_us = inner.env.clock.now_us().saturating_sub(written_us);
+                inner.counters.sync_us.observe(took_us);
             }
             let is_cold = |at: &u32| self.cold.iter().any(|cold| written.base + cold == *at);
             for (segment, at, bytes) in written.pieces.iter().filter(|(_, at, _)| !is_cold(at)) {
@@ -250,18 +265,21 @@ impl Committer {
     }
 
     fn publish(&mut self, inner: &Inner, shard: &Shard, written: &Written) {
+        let (mut appends, mut append_bytes) = (0, 0);
         for outcome in &mut self.outcomes {
             match std::mem::replace(&mut outcome.effect, Effect::None) {
                 Effect::None => {}
                 Effect::Appended(stream, grown) => {
-                    grow(&stream, &grown, written);
+                    append_bytes += grow(&stream, &grown, written);
+                    appends += u64::from(grown.bytes.is_some());
                     if self.changed.last().is_none_or(|last| !Arc::ptr_eq(last, &stream)) {
                         self.changed.push(stream);
                     }
                 }
                 Effect::Created { stream, grown, reservation, pin } => {
                     if let Some(grown) = grown {
-                        grow(&stream, &grown, written);
+                        append_bytes += grow(&stream, &grown, written);
+                        appends += u64::from(grown.bytes.is_some());
                     }
                     if let Some(reservation) = reservation {
                         reservation.bucket().insert(&stream);
@@ -287,11 +305,15 @@ impl Committer {
                 }
             }
         }
+        inner.counters.appends.fetch_add(appends, Ordering::Relaxed);
+        inner.counters.append_bytes.fetch_add(append_bytes, Ordering::Relaxed);
     }
 }
 
-fn grow(stream: &Stream, grown: &Grown, written: &Written) {
+/// Moves the end that readers see. Returns by how many bytes.
+fn grow(stream: &Stream, grown: &Grown, written: &Written) -> u64 {
     let mut shared = stream.shared.lock();
+    let before = shared.tail.position;
     if let Some(mut extent) = grown.bytes {
         extent.place = extent.place.resolve(written.segment, written.base);
         debug_assert_eq!(extent.start, shared.tail);
@@ -300,4 +322,5 @@ fn grow(stream: &Stream, grown: &Grown, written: &Written) {
     shared.tail = grown.tail;
     shared.closed = grown.closed;
     shared.last_write_ms = grown.time_ms;
+    grown.tail.position.saturating_sub(before)
 }

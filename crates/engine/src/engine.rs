@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::bucket::Buckets;
 use crate::buffers::Buffers;
 use crate::command::Command;
+use crate::counters::Counters;
 use crate::error::{LookupError, StorageError};
 use crate::fault::Fault;
 use crate::options::Options;
@@ -44,28 +45,10 @@ pub(crate) struct Inner {
     /// Streams held in memory, soft-deleted ones included.
     pub(crate) streams: AtomicU64,
     pub(crate) stopped: AtomicBool,
+    pub(crate) counters: Counters,
     pub(crate) maintenance: Maintenance,
     /// Holds the lock on the data directory for as long as the engine runs.
     pub(crate) directory: Mutex<Option<DataDirectory>>,
-}
-
-/// Figures of a running engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Streams held, soft-deleted ones included.
-    pub streams: u64,
-    /// Commands that wait for a committer.
-    pub queued: u64,
-    /// Recently written bytes held in memory.
-    pub recent_bytes: u64,
-    /// Tables in use.
-    pub tables: u64,
-    /// Sealed journal segments that are not folded yet.
-    pub sealed_segments: u64,
-    /// Buckets.
-    pub buckets: u64,
-    /// Bodies of snapshots held: published and superseded.
-    pub snapshots: u64,
 }
 
 impl Engine {
@@ -73,21 +56,6 @@ impl Engine {
     pub fn head(&self, path: &StreamPath) -> Result<Head, LookupError> {
         let shard = self.inner.shard_of(path);
         Ok(self.inner.find(shard, path, self.inner.now_ms())?.head())
-    }
-
-    /// Figures of the running engine.
-    pub fn stats(&self) -> Stats {
-        let inner = &self.inner;
-        let sum = |figure: fn(&Shard) -> usize| inner.shards.iter().map(figure).sum::<usize>() as u64;
-        Stats {
-            streams: inner.streams.load(Ordering::Relaxed),
-            queued: sum(|shard| shard.queue.len()),
-            recent_bytes: sum(|shard| shard.recent.bytes()),
-            tables: sum(|shard| shard.folded.lock().tables.len()),
-            sealed_segments: sum(|shard| shard.segments.sealed().len()),
-            buckets: inner.buckets.len() as u64,
-            snapshots: sum(|shard| shard.bodies.lock().len()),
-        }
     }
 
     /// How many shards the data directory has.
@@ -139,7 +107,11 @@ impl Inner {
     }
 
     pub(crate) fn submit(&self, shard: usize, command: Command) -> Result<(), StorageError> {
-        self.shards[shard].queue.push(command)
+        self.shards[shard].queue.push(command).inspect_err(|error| {
+            if matches!(error, StorageError::Busy) {
+                self.counters.busy.fetch_add(1, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Has the end of an expired stream recorded, unless that is under way.

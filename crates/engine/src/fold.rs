@@ -133,8 +133,20 @@ impl Inner {
         }
     }
 
-    /// Folds the oldest sealed segments of a shard. Returns `false` if there was nothing to do.
+    /// Folds the oldest sealed segments of a shard, and counts it. Returns `false` if there was nothing to do.
     pub(crate) fn fold(&self, index: usize) -> Result<bool, FoldError> {
+        let began_us = self.env.clock.now_us();
+        let outcome = self.fold_oldest(index);
+        match &outcome {
+            Ok(false) => return outcome,
+            Ok(true) => self.counters.folds.fetch_add(1, Ordering::Relaxed),
+            Err(_) => self.counters.folds_failed.fetch_add(1, Ordering::Relaxed),
+        };
+        self.counters.fold_us.observe(self.env.clock.now_us().saturating_sub(began_us));
+        outcome
+    }
+
+    fn fold_oldest(&self, index: usize) -> Result<bool, FoldError> {
         let shard = &self.shards[index];
         let mut folded = shard.folded.lock();
         let mut sealed = shard.segments.sealed();
@@ -174,7 +186,9 @@ impl Inner {
         shard.garbage_bytes.store(0, Ordering::Relaxed);
         install(shard, &next.changed, &next.folded.tables, last);
         shard.gone.lock().retain(|id| !fold.gone.contains(id) || next.emptied.contains(id));
+        self.counters.folded_segments.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         let previous = std::mem::replace(&mut *folded, next.folded);
+        *shard.tables.lock() = folded.sizes();
         shard.segments.retire(last)?;
         shard.unfolded_bodies.lock().retain(|id, _| !born.contains(id));
         remove_replaced(self, shard, &previous, &folded, &born);
@@ -283,6 +297,7 @@ impl Fold<'_> {
                 new_runs.entry(extent.0).or_default().push(extent.1);
             }
             let opened = Table::open(disk, &table.path)?;
+            self.inner.counters.fold_bytes.fetch_add(opened.file_bytes(), Ordering::Relaxed);
             opened.mark_written();
             tables.push(HeldTable { table: Arc::new(opened), live_bytes: 0 });
         }

@@ -43,6 +43,7 @@ mod claim;
 mod command;
 mod committer;
 mod contract;
+mod counters;
 mod create;
 mod delete;
 mod engine;
@@ -75,15 +76,16 @@ mod tables;
 mod threads;
 mod upload;
 
+pub use alluvium_journal::FormatError;
+
 pub use crate::bootstrap::{
     BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage,
 };
 pub use crate::boundary::Message;
-pub use alluvium_journal::FormatError;
-
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::check::{Checked, Finding, check};
-pub use crate::engine::{Engine, Stats};
+pub use crate::counters::{Counted, Stats};
+pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
     DeleteBucketError, DeleteError, DeleteSnapshotError, LookupError, PublishError, ReadError, ReadFault,

@@ -104,6 +104,11 @@ impl Queue {
         self.waiting.lock().commands.len()
     }
 
+    /// How many payload bytes wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.waiting.lock().bytes
+    }
+
     /// Accepts nothing more. What waits is still taken.
     pub(crate) fn stop(&self) {
         self.waiting.lock().stopped = true;

@@ -20,6 +20,7 @@ use crate::body::Released;
 use crate::bucket::Buckets;
 use crate::buffers::Buffers;
 use crate::committer::Committer;
+use crate::counters::Counters;
 use crate::engine::{Engine, Inner};
 use crate::expiry::Expiries;
 use crate::extent::{Extents, JournalExtent, TableRun};
@@ -421,7 +422,9 @@ fn assemble(
             segments: shard.segments,
             recent: Recent::new(recent_bytes),
             expiries,
+            tables: Mutex::new(shard.folded.sizes()),
             folded: Mutex::new(shard.folded),
+            is_full: AtomicBool::new(false),
             garbage_bytes: AtomicU64::new(0),
         });
     }
@@ -440,6 +443,7 @@ fn assemble(
         buffers: Buffers::default(),
         streams: AtomicU64::new(linked.iter().filter(|stream| stream.path.is_some()).count() as u64),
         stopped: AtomicBool::new(false),
+        counters: Counters::default(),
         maintenance: Maintenance::default(),
         directory: Mutex::new(Some(directory)),
     };

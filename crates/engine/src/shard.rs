@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
@@ -44,6 +44,10 @@ pub(crate) struct Shard {
     pub(crate) recent: Recent,
     pub(crate) expiries: Expiries,
     pub(crate) folded: Mutex<Folded>,
+    /// The sizes of its tables, for whoever does not want to wait for a fold.
+    pub(crate) tables: Mutex<TableSizes>,
+    /// There was no room for the last segment that was wanted.
+    pub(crate) is_full: AtomicBool,
     /// Bytes of purged streams that still take space on disk, roughly.
     pub(crate) garbage_bytes: AtomicU64,
 }
@@ -86,6 +90,25 @@ impl Folded {
     pub(crate) fn new(manifest: Manifest, tables: Vec<HeldTable>) -> Self {
         Self { manifest, tables, unfinished: false }
     }
+
+    /// How large the tables are.
+    pub(crate) fn sizes(&self) -> TableSizes {
+        TableSizes {
+            number: self.tables.len() as u64,
+            bytes: self.tables.iter().map(|held| held.table.file_bytes()).sum(),
+            live_bytes: self.tables.iter().map(|held| held.live_bytes).sum(),
+        }
+    }
+}
+
+/// How large the tables of a shard are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TableSizes {
+    pub(crate) number: u64,
+    /// Bytes of the files.
+    pub(crate) bytes: u64,
+    /// Bytes that streams need.
+    pub(crate) live_bytes: u64,
 }
 
 /// An open table and how much of it is still in use.

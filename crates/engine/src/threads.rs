@@ -83,9 +83,12 @@ impl Inner {
     }
 
     fn prepare_spare(&self, index: usize) {
-        if let Err(error) = self.shards[index].segments.prepare_spare() {
+        match self.shards[index].segments.prepare_spare() {
+            Ok(_) => self.shards[index].is_full.store(false, Ordering::Relaxed),
             // The committer finds out by itself when it needs the space, and answers its callers.
-            tracing::warn!(shard = index, error = &error as &dyn std::error::Error, "no spare segment");
+            Err(error) => {
+                tracing::warn!(shard = index, error = &error as &dyn std::error::Error, "no spare segment");
+            }
         }
     }
 

@@ -101,6 +101,11 @@ pub trait DiskFile: Send + Sync + Debug {
     /// The current length.
     fn len(&self) -> io::Result<u64>;
 
+    /// When the content was last changed, in seconds since the Unix epoch; none where nothing knows.
+    fn modified_s(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)

@@ -142,6 +142,11 @@ impl DiskFile for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn modified_s(&self) -> io::Result<Option<u64>> {
+        let modified = self.0.metadata()?.modified()?;
+        Ok(modified.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs()))
+    }
+
     fn truncate(&self, len: u64) -> io::Result<()> {
         if self.len()? > len { self.0.set_len(len) } else { Ok(()) }
     }

@@ -64,6 +64,11 @@ impl Cache {
         Ok(space)
     }
 
+    /// How many spaces are open. Does not wait: while one is opened, nobody knows.
+    pub(crate) fn open_now(&self) -> Option<usize> {
+        self.open.try_lock().map(|open| open.spaces.len())
+    }
+
     /// Every open space.
     pub(crate) fn all(&self) -> Vec<Arc<Space>> {
         self.open.lock().spaces.values().map(|(space, _)| Arc::clone(space)).collect()

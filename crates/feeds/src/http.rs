@@ -5,12 +5,14 @@
 //! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`]. The same messages
 //! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
+mod operation;
 mod post;
 mod refusal;
 mod socket;
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alluvium_feed_protocol::{Id, Operation};
@@ -18,6 +20,7 @@ use alluvium_http::{BodyBudget, Handler, Request, Response, Shutdown};
 use alluvium_websocket::handshake;
 use http::{HeaderMap, Method, header};
 
+pub use self::operation::{OPERATIONS, operation};
 use self::refusal::Refusal;
 use crate::principal::{Gate, Principal};
 use crate::service::Service;
@@ -77,6 +80,8 @@ pub(crate) struct State {
     sockets: Arc<socket::Budget>,
     pub(crate) waiters: tokio::sync::Semaphore,
     pub(crate) shutdown: Shutdown,
+    /// Sockets that are open.
+    pub(crate) open_sockets: AtomicUsize,
 }
 
 impl std::fmt::Debug for Surface {
@@ -96,8 +101,38 @@ impl Surface {
         let bodies = BodyBudget::new(options.bodies_bytes_max);
         let sockets = Arc::new(socket::Budget::new(options.bodies_bytes_max));
         let waiters = tokio::sync::Semaphore::new(options.waiters_max);
-        Self(Arc::new(State { service, gate, options, bodies, sockets, waiters, shutdown }))
+        Self(Arc::new(State {
+            service,
+            gate,
+            options,
+            bodies,
+            sockets,
+            waiters,
+            shutdown,
+            open_sockets: AtomicUsize::new(0),
+        }))
     }
+
+    /// How things stand.
+    pub fn standing(&self) -> Standing {
+        let state = &self.0;
+        Standing {
+            sockets: state.open_sockets.load(Ordering::Relaxed),
+            socket_bytes: state.sockets.held(),
+            waiters: state.options.waiters_max.saturating_sub(state.waiters.available_permits()),
+        }
+    }
+}
+
+/// How things stand at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Standing {
+    /// Sockets that are open.
+    pub sockets: usize,
+    /// Bytes that they hold for requests and answers.
+    pub socket_bytes: usize,
+    /// Readers of feeds as streams that wait.
+    pub waiters: usize,
 }
 
 impl Handler for Surface {

@@ -9,6 +9,7 @@
 
 mod append;
 mod cache;
+mod counters;
 mod failure;
 mod ground;
 pub mod guard;
@@ -24,6 +25,7 @@ mod service;
 mod space;
 mod subscribe;
 
+pub use counters::Counted;
 pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
 pub use principal::{Gate, OpenGate, Principal};

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use alluvium_env::{DiskLock, Env};
 use alluvium_feed_protocol::{
-    AppendRequest, ErrorCode, Hello, Id, Limits, QueryRequest, Request, Response, UnsubscribeResponse,
-    Welcome,
+    AppendRequest, ErrorCode, Hello, Id, Limits, QueryRequest, Request, RequestId, Response,
+    UnsubscribeResponse, Welcome,
 };
 
 use crate::append::Checked;
 use crate::cache::Cache;
+use crate::counters::{Counted, Counters};
 use crate::failure::Failure;
 use crate::hub::Listener;
 use crate::options::Options;
@@ -38,6 +39,7 @@ pub enum OpenError {
 pub struct Service {
     options: Arc<Options>,
     cache: Cache,
+    counters: Counters,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -48,7 +50,12 @@ impl Service {
         let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
         let options = Arc::new(options);
         let cache = Cache::new(folder, env, Arc::clone(&options))?;
-        Ok(Self { options, cache, _lock: lock })
+        Ok(Self { options, cache, counters: Counters::default(), _lock: lock })
+    }
+
+    /// What was counted since the service was opened.
+    pub fn counted(&self) -> Counted {
+        self.counters.counted(self.cache.open_now().unwrap_or_default())
     }
 
     /// What messages may hold.
@@ -72,7 +79,14 @@ impl Service {
             }
             request => self.carry_out(principal, space, &request, listener),
         };
-        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+        self.told(outcome, id)
+    }
+
+    /// The answer that an outcome comes to, counted.
+    fn told(&self, outcome: Result<Response, Failure>, id: RequestId) -> Response {
+        let answer = outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)));
+        self.counters.count(&answer);
+        answer
     }
 
     /// Appends several requests in one transaction, as they are when they wait for the writer together.
@@ -109,10 +123,8 @@ impl Service {
         let mut outcomes = outcomes.into_iter();
         let missing = || Err(Failure::refused(ErrorCode::Internal, "an append without an outcome"));
         let answers = ids.into_iter().zip(prepared).map(|(id, prepared)| {
-            match prepared.and_then(|()| outcomes.next().unwrap_or_else(missing)) {
-                Ok(response) => Response::Append(response),
-                Err(failure) => Response::Error(failure.into_response(id)),
-            }
+            let outcome = prepared.and_then(|()| outcomes.next().unwrap_or_else(missing));
+            self.told(outcome.map(Response::Append), id)
         });
         let answers = answers.collect();
         if let Some((open, announcement)) = announcement {
@@ -136,7 +148,7 @@ impl Service {
             Request::Query(query) if query.wait_ms.is_some() => self.wait(principal, space, query).await,
             request => self.on_blocking_thread(principal, space, request, listener).await,
         };
-        outcome.unwrap_or_else(|failure| Response::Error(failure.into_response(id)))
+        self.told(outcome, id)
     }
 
     async fn on_blocking_thread(
@@ -272,7 +284,7 @@ impl Service {
 
     fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
         let outcome = self.cache.existing(space).and_then(|open| act(&open));
-        outcome.map_err(|failure| failure.into_response(alluvium_feed_protocol::RequestId::default()).message)
+        outcome.map_err(|failure| failure.into_response(RequestId::default()).message)
     }
 
     /// Removes expired subscriptions and brings guards up to date. To be called once a minute.

@@ -57,6 +57,11 @@ impl BodyBudget {
         Self { left: AtomicUsize::new(bytes_max) }
     }
 
+    /// Bytes that are left of it.
+    pub fn left(&self) -> usize {
+        self.left.load(Ordering::Relaxed)
+    }
+
     fn take(&self, bytes: usize) -> bool {
         self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }

@@ -19,7 +19,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use socket2::SockRef;
 
 use crate::{
-    Body, BodyError, Handler, Request, Response, ResponseBudget, Shutdown, admission,
+    Body, BodyError, Handler, Peer, Request, Response, ResponseBudget, Shutdown, admission,
     framing::FirstAmbiguous,
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN, STALLED_PEER_TIMEOUT_S},
     paced::Paced,
@@ -68,6 +68,8 @@ impl<H> Drop for Place<H> {
 #[derive(Debug)]
 struct Connection<H> {
     place: Place<H>,
+    /// None if the socket does not say.
+    peer: Option<Peer>,
     activity: Activity,
     heavy: Arc<Heavy>,
     requests: AtomicU64,
@@ -78,7 +80,10 @@ struct Connection<H> {
 }
 
 impl<H: Handler> Connection<H> {
-    async fn answer(&self, request: Request) -> Response {
+    async fn answer(&self, mut request: Request) -> Response {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         match admission::check(request.version(), request.headers(), self.ambiguous.is(number)) {
             Ok(()) => self.place.shared.handler.handle(request).await,
@@ -95,6 +100,7 @@ impl<H> Connection<H> {
 
 /// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
 pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy: Arc<Heavy>) {
+    let peer = stream.peer_addr().ok().map(Peer);
     let socket = SockRef::from(&stream);
     // Both only improve things: without them small answers wait for acknowledgements and dead peers linger.
     if let Err(error) = socket
@@ -116,6 +122,7 @@ pub(crate) async fn serve<H: Handler>(stream: TcpStream, place: Place<H>, heavy:
     let activity = Activity::default();
     let connection = Connection {
         place,
+        peer,
         activity,
         heavy,
         requests: AtomicU64::new(0),

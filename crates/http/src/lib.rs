@@ -16,6 +16,7 @@ mod limits;
 mod listener;
 mod mailbox;
 mod paced;
+mod peer;
 mod reactor;
 mod receive;
 mod responses;
@@ -36,6 +37,7 @@ pub use limits::{
     RESPONSES_BYTES_MAX, SCARCE_PIECE_BYTES, STALLED_PEER_TIMEOUT_S,
 };
 pub use listener::{BindError, bind};
+pub use peer::Peer;
 pub use reactor::{default_reactors, heavy_reactors};
 pub use receive::{ReceiveLimits, Receiver};
 pub use responses::{HeldResponse, ResponseBudget};

@@ -54,10 +54,16 @@ pub struct Status {
     pub cache_bytes: usize,
     /// Sealed segments.
     pub segments: usize,
+    /// What their files take, in bytes.
+    pub segments_bytes: u64,
+    /// Rows that they have.
+    pub segments_rows: u64,
     /// Blocks of the active segment.
     pub active_blocks: usize,
     /// The length of its frames in bytes.
     pub active_bytes: u64,
+    /// Rows behind those of sealed segments: of the active one, and not in a block yet.
+    pub active_rows: u64,
     /// Batches that were submitted.
     pub submitted: u64,
     /// Of these, those that are durable.
@@ -195,6 +201,11 @@ impl Archive {
         self.0.shared.view.read().hot.tip()
     }
 
+    /// The first row that is in memory: readers behind it read files.
+    pub fn hot_floor(&self) -> u64 {
+        self.0.shared.view.read().hot.floor()
+    }
+
     /// A reader that begins at this row, or at the first one after it that is there.
     pub fn reader(&self, from: u64) -> Reader {
         Reader::new(self.clone(), from)
@@ -212,6 +223,9 @@ impl Archive {
             hot_bytes: view.hot.bytes(),
             cache_bytes: self.0.cache.bytes(),
             segments: view.manifest.segments.len(),
+            segments_bytes: view.manifest.segments.iter().map(|segment| segment.size_bytes).sum(),
+            segments_rows: view.manifest.segments.iter().map(|segment| segment.rows()).sum(),
+            active_rows: view.hot.tip().saturating_sub(1).saturating_sub(view.manifest.last_seq()),
             active_blocks: blocks.clone().count(),
             active_bytes: blocks.map(|block| block.end() - block.offset).sum(),
             submitted,

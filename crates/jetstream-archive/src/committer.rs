@@ -156,8 +156,18 @@ impl Committer {
 
     pub(crate) fn active(&mut self) -> Result<Active, Error> {
         let index = self.index;
+        let before = self.shared.view.read().active.clone().filter(|active| active.index == index);
+        let mut filters = before.map_or_else(Vec::new, |active| active.filters.to_vec());
         let writer = self.writer()?;
-        Ok(Active { index, file: Arc::clone(writer.file()), blocks: writer.blocks().into() })
+        filters.extend(
+            (filters.len()..writer.blocks().len()).map_while(|n| writer.block_filter(n)).map(Arc::new),
+        );
+        Ok(Active {
+            index,
+            file: Arc::clone(writer.file()),
+            blocks: writer.blocks().into(),
+            filters: filters.into(),
+        })
     }
 
     /// Shows what is durable now.

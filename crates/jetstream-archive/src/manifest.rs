@@ -28,6 +28,11 @@ impl Descriptor {
         &self.metadata.header
     }
 
+    /// Rows that it has.
+    pub fn rows(&self) -> u64 {
+        self.header().event_count.into()
+    }
+
     /// Opens the file, whatever it is now; [`Descriptor::is_of`] says whether it is the one described here.
     pub fn open(&self, disk: &dyn Disk) -> Result<Arc<dyn DiskFile>, Error> {
         disk.open(&self.path, OpenMode::Read).map_err(Error::io("opening a segment"))

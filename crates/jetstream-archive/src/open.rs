@@ -23,6 +23,8 @@ use crate::view::{Shared, View};
 
 const LOCK: &str = "LOCK";
 const PENDING_LOG: &str = "pending.log";
+/// Segments that one thread reads at least when an archive is opened.
+const SEGMENTS_PER_THREAD: usize = 16;
 
 /// What opening an archive found.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -131,10 +133,7 @@ fn segments(
     indexes.sort_unstable();
     let last = indexes.pop();
     let describe = |index: &SegmentIndex| describe(&*env.disk, &options.dir, *index, options.read);
-    let mut sealed = indexes
-        .iter()
-        .map(|index| describe(index).map(Arc::new))
-        .collect::<Result<Vec<Arc<Descriptor>>, Error>>()?;
+    let mut sealed = describe_all(&indexes, &describe)?;
     let before = Manifest::new(sealed.clone())?;
     let acknowledged = stored.next_seq.map(|next| next.saturating_sub(1));
     let behind = |found| match acknowledged {
@@ -169,6 +168,28 @@ fn segments(
             Ok(Segments { manifest: before, writer, index: last, last_witnessed_at })
         }
     }
+}
+
+/// Reads what all these segments say of themselves, with as many threads as there are cores if that is worth it.
+fn describe_all(
+    indexes: &[SegmentIndex],
+    describe: &(impl Fn(&SegmentIndex) -> Result<Descriptor, Error> + Sync),
+) -> Result<Vec<Arc<Descriptor>>, Error> {
+    let part = |part: &[SegmentIndex]| part.iter().map(|index| describe(index).map(Arc::new)).collect();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cores == 1 || indexes.len() <= SEGMENTS_PER_THREAD {
+        return part(indexes);
+    }
+    let each = indexes.len().div_ceil(cores).max(SEGMENTS_PER_THREAD);
+    let parts: Vec<Result<Vec<_>, Error>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            indexes.chunks(each).map(|indexes| scope.spawn(move || part(indexes))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Closed))).collect()
+    });
+    parts.into_iter().try_fold(Vec::with_capacity(indexes.len()), |mut all, part| {
+        all.extend(part?);
+        Ok(all)
+    })
 }
 
 fn begin(env: &Env, options: &Options, manifest: Manifest, index: SegmentIndex) -> Result<Segments, Error> {

@@ -230,9 +230,17 @@ fn files(archive: &Archive, from: u64, max: usize, selection: Option<&Selection>
     }
     if let Some(active) = active {
         let first = active.blocks.partition_point(|block| block.max_seq < next);
-        if let Some(info) = active.blocks.get(first) {
-            let block = active_block(archive, &active, first)?;
-            return Ok(rows_of(&block, next, max, info));
+        for (number, info) in active.blocks.iter().enumerate().skip(first) {
+            if looked_at == BLOCKS_PER_READ {
+                return Ok(Rows { rows: Vec::new(), next });
+            }
+            looked_at += 1;
+            let wanted = active.filters.get(number).zip(selection);
+            if wanted.is_none_or(|(filter, selection)| selection.admits_active(filter)) {
+                let block = active_block(archive, &active, number)?;
+                return Ok(rows_of(&block, next, max, info));
+            }
+            next = next.max(info.max_seq + 1);
         }
     }
     // Whatever was here was dropped; what follows is in memory.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use alluvium_jss::collections::{Collection, CollectionIndex};
-use alluvium_jss::{DidHash, Kind, Metadata, RowRef};
+use alluvium_jss::{BlockFilter, DidHash, Kind, Metadata, RowRef};
 
 /// A collection, or all that begin alike.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
@@ -119,12 +119,22 @@ impl Selection {
         if self.collections.is_empty() && self.kinds == Kinds::ALL {
             return None;
         }
-        Some(index.numbers(|entry| {
-            self.kinds.admits(entry)
-                && (self.collections.is_empty()
-                    || entry.is_sentinel()
-                    || self.collections.iter().any(|pattern| pattern.matches(&entry.name)))
-        }))
+        Some(index.numbers(|entry| self.wants(entry)))
+    }
+
+    /// Whether wanted rows can have an entry of an index.
+    fn wants(&self, entry: &Collection) -> bool {
+        self.kinds.admits(entry)
+            && (self.collections.is_empty()
+                || entry.is_sentinel()
+                || self.collections.iter().any(|pattern| pattern.matches(&entry.name)))
+    }
+
+    /// False only if a block of a segment that is not sealed has no wanted row.
+    pub(crate) fn admits_active(&self, block: &BlockFilter) -> bool {
+        let by_name = !self.collections.is_empty() || self.kinds != Kinds::ALL;
+        (!by_name || block.collections().iter().any(|entry| self.wants(entry)))
+            && (self.hashes.is_empty() || self.hashes.iter().any(|did| block.may_contain(*did)))
     }
 
     /// False only if a segment has no wanted row.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use alluvium_env::DiskFile;
-use alluvium_jss::{BlockInfo, SegmentIndex};
+use alluvium_jss::{BlockFilter, BlockInfo, SegmentIndex};
 use alluvium_tail::Signal;
 use parking_lot::RwLock;
 
@@ -18,6 +18,8 @@ pub(crate) struct Active {
     pub(crate) index: SegmentIndex,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) blocks: Arc<[BlockInfo]>,
+    /// What each of them has.
+    pub(crate) filters: Arc<[Arc<BlockFilter>]>,
 }
 
 #[derive(Debug)]

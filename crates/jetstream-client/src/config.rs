@@ -87,8 +87,8 @@ pub struct Limits {
     pub batch_events: usize,
     /// Bytes of lines that are handed over at a time; 1 MiB. A longer line goes alone.
     pub batch_bytes: usize,
-    /// The longest query of a live feed; 8,000 bytes. With more accounts than fit, the feed of all is read and filtered
-    /// here.
+    /// The longest query of a live feed; 8,000 bytes, which proxies let through. A longer filter is said to the older feed
+    /// in a message; of the newer one, which takes none, the accounts are left out and filtered here.
     pub query_bytes_max: usize,
     /// Events in a row that a live feed may send although they were not asked for; 10,000. More are taken as a server
     /// whose numbers went back.

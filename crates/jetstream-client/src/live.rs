@@ -76,15 +76,17 @@ pub(crate) async fn open(
         },
         ..ConnectOptions::default()
     };
-    let url =
-        format!("{}{}", shared.sockets, target(config, from, dictionary.map(|dictionary| dictionary.id)));
+    let (target, hello) = target(config, from, dictionary.map(|dictionary| dictionary.id));
+    let url = format!("{}{target}", shared.sockets);
     match connect(&url, options, Arc::clone(&shared.env.random)).await {
-        Ok(connected) => Ok(Opened::Feed(Box::new(Feed {
-            socket: connected.socket,
-            decoder,
-            form: config.form,
-            message_bytes_max: max,
-        }))),
+        Ok(connected) => {
+            let mut socket = connected.socket;
+            if let Some(hello) = hello {
+                socket.send(&Message::text(hello)).await?;
+            }
+            let form = config.form;
+            Ok(Opened::Feed(Box::new(Feed { socket, decoder, form, message_bytes_max: max })))
+        }
         Err(ConnectError::Refused(refusal)) => match understood(&refusal, config.form) {
             Some(opened) => Ok(opened),
             None => Err(ConnectError::Refused(refusal).into()),
@@ -93,8 +95,8 @@ pub(crate) async fn open(
     }
 }
 
-/// The path and query of a feed.
-fn target(config: &Config, from: Cursor, dictionary: Option<u32>) -> String {
+/// The path and query of a feed; and what is said when it is open, if the query has no room for the filter.
+fn target(config: &Config, from: Cursor, dictionary: Option<u32>) -> (String, Option<String>) {
     let (path, dids, collections) = match config.form {
         Form::V2 => ("/subscribe-v2", "wantedDids", "wantedCollections"),
         Form::Events => ("/xrpc/network.bsky.jetstream.subscribeEvents", "dids", "collections"),
@@ -111,17 +113,33 @@ fn target(config: &Config, from: Cursor, dictionary: Option<u32>) -> String {
     if config.form == Form::Events {
         config.kinds.iter().for_each(|topic| push(&mut query, "kinds", topic_name(*topic)));
     }
+    let without_filter = query.len();
     config.collections.iter().for_each(|collection| push(&mut query, collections, collection));
     let without_dids = query.len();
-    for did in &config.dids {
-        push(&mut query, dids, did);
-        if query.len() > config.limits.query_bytes_max {
-            // What is sent too much is left out here.
-            query.truncate(without_dids);
-            break;
+    config.dids.iter().for_each(|did| push(&mut query, dids, did));
+    let mut hello = None;
+    if query.len() > config.limits.query_bytes_max {
+        match config.form {
+            Form::V2 => {
+                query.truncate(without_filter);
+                push(&mut query, "requireHello", "true");
+                hello = Some(options_update(config));
+            }
+            // This feed takes no messages: what is sent too much is left out here.
+            Form::Events => query.truncate(without_dids),
         }
     }
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    (target, hello)
+}
+
+/// The whole filter as the older feed takes it in a message.
+fn options_update(config: &Config) -> String {
+    let payload = serde_json::json!({
+        "wantedCollections": config.collections,
+        "wantedDids": config.dids,
+    });
+    serde_json::json!({ "type": "options_update", "payload": payload }).to_string()
 }
 
 fn push(query: &mut String, name: &str, value: &str) {
@@ -193,22 +211,40 @@ mod tests {
         };
         assert_eq!(
             target(&config, Cursor::After(6), Some(5)),
-            "/subscribe-v2?cursor=7&zstdDictionary=5&wantedCollections=app.example.%2A&wantedDids=did:web:a.example"
+            (
+                "/subscribe-v2?cursor=7&zstdDictionary=5&wantedCollections=app.example.%2A\
+                 &wantedDids=did:web:a.example"
+                    .to_owned(),
+                None
+            )
         );
         let config = Config { form: Form::Events, ..config };
         assert_eq!(
             target(&config, Cursor::Time(6), None),
-            "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=6&kinds=commit&collections=app.example.%2A\
-             &dids=did:web:a.example"
+            (
+                "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=6&kinds=commit&collections=app.example.%2A\
+                 &dids=did:web:a.example"
+                    .to_owned(),
+                None
+            )
         );
-        assert_eq!(target(&Config::new("http://h"), Cursor::Now, None), "/subscribe-v2");
+        assert_eq!(target(&Config::new("http://h"), Cursor::Now, None), ("/subscribe-v2".to_owned(), None));
     }
 
     #[test]
-    fn more_accounts_than_fit_are_filtered_here() {
-        let dids = (0..10_000).map(|n| format!("did:web:a{n}.example")).collect();
-        let config = Config { dids, ..Config::new("http://h") };
-        assert_eq!(target(&config, Cursor::After(0), None), "/subscribe-v2?cursor=1");
+    fn more_accounts_than_a_query_has_room_for_are_told_in_a_message_or_filtered_here() {
+        let dids: Vec<String> = (0..10_000).map(|n| format!("did:web:a{n}.example")).collect();
+        let collections = vec!["app.example.note".to_owned()];
+        let config = Config { dids: dids.clone(), collections, ..Config::new("http://h") };
+        let (path, hello) = target(&config, Cursor::After(0), None);
+        assert_eq!(path, "/subscribe-v2?cursor=1&requireHello=true");
+        let update = alluvium_jetstream_wire::Update::parse(&hello.expect("a message")).expect("an update");
+        let alluvium_jetstream_wire::Update::Filter(filter) = update else { panic!("{update:?}") };
+        assert_eq!(*filter, config.filter().expect("a filter"), "what is said is the filter");
+        let config = Config { form: Form::Events, ..config };
+        let only_collections =
+            "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=1&collections=app.example.note";
+        assert_eq!(target(&config, Cursor::After(0), None), (only_collections.to_owned(), None));
     }
 
     #[test]

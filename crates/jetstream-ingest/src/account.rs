@@ -7,6 +7,7 @@
 
 mod commit;
 mod repair;
+mod told;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +16,12 @@ use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
 pub use commit::{Broken, Reject, Verdict, Verified, check};
+pub use told::{HostingStatus, Told};
 
 use crate::convert::{Gate, commit_rows, marker_row};
 use crate::frame::{Account as AccountEvent, Commit, Event, Marker, Sync};
 use crate::rules::{Keys, LookupError, Rules, Signature, check_signature};
-use crate::state::{Cause, Chain, Change, Hosting, Repair};
+use crate::state::{Asks, Cause, Chain, Change, Hosting, Repair, ToldSync};
 
 /// What a step is told of the outside.
 #[derive(Clone, Copy)]
@@ -127,7 +129,7 @@ impl Step {
 struct Waiting {
     repair: Repair,
     /// The `#sync` that told of it, to be archived before what was fetched.
-    sync: Option<Sync>,
+    sync: Option<ToldSync>,
     commits: VecDeque<Commit>,
 }
 
@@ -157,12 +159,15 @@ pub struct Stored {
     pub identity_seq: Option<u64>,
     /// The repository must be fetched.
     pub repair: Option<Repair>,
+    /// The `#sync` that told of it.
+    pub told: Option<ToldSync>,
 }
 
 impl Account {
     /// The account as it is stored.
     pub fn new(did: &str, stored: Stored) -> Self {
-        let waiting = stored.repair.map(|repair| Waiting { repair, sync: None, commits: VecDeque::new() });
+        let waiting =
+            stored.repair.map(|repair| Waiting { repair, sync: stored.told, commits: VecDeque::new() });
         Self {
             did: did.to_owned(),
             chain: stored.chain,
@@ -268,7 +273,7 @@ impl Account {
         let Some(object) = object else {
             step.notes.push(Note::Broken(Broken::Sync));
             self.miss(Cause::Sync, &event.rev, context, &mut step);
-            self.hold_sync(event);
+            self.hold_sync(event, &mut step);
             return step;
         };
         if object.check(&event.did, Some(&event.rev)).is_err() {
@@ -280,7 +285,7 @@ impl Account {
             Signature::Unresolved(_) => {
                 step.notes.push(Note::Unresolved);
                 self.miss(Cause::Unresolved, &event.rev, context, &mut step);
-                self.hold_sync(event);
+                self.hold_sync(event, &mut step);
             }
         }
         step
@@ -300,6 +305,7 @@ impl Account {
         if step.gated(marker_row(Kind::Identity, &event.did, "", event.body.clone())) {
             self.identified_at = Some(event.seq);
             step.changes.push(Change::IdentitySeq(self.did.clone(), event.seq));
+            self.answered(Asks { identity: true, ..Asks::default() }, &mut step);
         }
         step
     }
@@ -322,16 +328,19 @@ impl Account {
             step.changes.push(Change::Hosting(self.did.clone(), hosting.clone()));
             self.hosting = Some(hosting);
         }
+        self.answered(Asks { account: true, ..Asks::default() }, &mut step);
         if event.active && self.waiting.is_some() {
             self.reschedule(context.now_ms(), &mut step);
         }
         step
     }
 
-    /// Events of the account were dropped before they came here; `rev` is the highest of their revisions, if one had any.
-    pub fn dropped(&mut self, rev: &str, context: &Context<'_>) -> Step {
+    /// Events of the account were dropped before they came here; `rev` is the highest of their revisions, if one had any,
+    /// and `asks` is what no repository makes up for.
+    pub fn dropped(&mut self, rev: &str, asks: Asks, context: &Context<'_>) -> Step {
         let mut step = Step::default();
         self.miss(Cause::Dropped, rev, context, &mut step);
+        self.ask(asks, context, &mut step);
         step
     }
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::account::{Account, Stored};
 use crate::generations::Generations;
 use crate::sink::{SinkError, Store};
-use crate::state::{Chain, Hosting, InvalidState, Repair, decode_seq, prefix};
+use crate::state::{Chain, Hosting, InvalidState, Repair, ToldSync, decode_seq, prefix};
 
 /// Why an account cannot be read. That is damage of our own store, and nothing to go on with.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -68,12 +68,18 @@ impl Accounts {
     }
 
     fn load(&self, did: &str) -> Result<Stored, LoadError> {
+        let repair = self.value(prefix::REPAIR, did, Repair::decode)?;
+        let told = match repair {
+            Some(_) => self.value(prefix::TOLD, did, ToldSync::decode)?,
+            None => None,
+        };
         Ok(Stored {
             chain: self.value(prefix::CHAIN, did, Chain::decode)?,
             hosting: self.value(prefix::HOSTING, did, Hosting::decode)?,
             account_seq: self.value(prefix::ACCOUNT, did, decode_seq)?,
             identity_seq: self.value(prefix::IDENTITY_SEQ, did, decode_seq)?,
-            repair: self.value(prefix::REPAIR, did, Repair::decode)?,
+            repair,
+            told,
         })
     }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 
 use crate::counters::Counter;
-use crate::frame::{Frame, decode};
+use crate::frame::{Frame, decode, time_of};
 use crate::network::{Messages, Relay};
 use crate::pipeline::Pipeline;
 
@@ -35,6 +36,8 @@ pub(crate) struct Consumer {
     frame_bytes: usize,
     /// The highest number that came in, or the cursor to begin behind.
     last: Option<u64>,
+    /// When to look at an event's time again, in milliseconds since 1970.
+    look_at_time_ms: u64,
 }
 
 impl Consumer {
@@ -44,7 +47,7 @@ impl Consumer {
         frame_bytes: usize,
         cursor: Option<u64>,
     ) -> Self {
-        Self { pipeline, relay, frame_bytes, last: cursor }
+        Self { pipeline, relay, frame_bytes, last: cursor, look_at_time_ms: 0 }
     }
 
     /// Reads until the pipeline is stopped.
@@ -59,9 +62,11 @@ impl Consumer {
             match self.relay.connect(self.last) {
                 Ok(mut messages) => {
                     tracing::info!(cursor = self.last, "connected to the relay");
+                    self.pipeline.counters.set_connected(true);
                     if self.read(&mut *messages) {
                         failures = 0;
                     }
+                    self.pipeline.counters.set_connected(false);
                 }
                 Err(error) => tracing::warn!(%error, "cannot connect to the relay"),
             }
@@ -97,6 +102,7 @@ impl Consumer {
         match decode(message, self.frame_bytes) {
             Ok(Frame::Event(event)) => {
                 self.number(event.seq());
+                self.look_at_time(message);
                 self.pipeline.offer(event);
             }
             Ok(Frame::Unknown { seq }) => {
@@ -135,6 +141,20 @@ impl Consumer {
             tracing::warn!(last = self.last, seq, missed, "the relay has skipped numbers");
         }
         self.last = self.last.max(Some(seq));
+        self.pipeline.counters.set_last_seq(seq);
+    }
+
+    /// Notes when an event happened, of a few in a second: its time is nothing that the work needs.
+    fn look_at_time(&mut self, message: &Bytes) {
+        let now_ms = self.pipeline.clock.now_ms();
+        if now_ms < self.look_at_time_ms {
+            return;
+        }
+        self.look_at_time_ms = now_ms.saturating_add(LOOK_MS);
+        let time = time_of(message).and_then(|text| text.parse::<Timestamp>().ok());
+        if let Some(time_ms) = time.and_then(|time| u64::try_from(time.as_millisecond()).ok()) {
+            self.pipeline.counters.set_relay_time_ms(time_ms);
+        }
     }
 
     fn error(&mut self, code: &str) {

@@ -1,15 +1,56 @@
 //! What is counted: everything that comes in, and everything that is dropped or refused, by its reason.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::account::{Broken, FetchFailure, Note, Reject};
 use crate::convert::Gate;
+use crate::frame::Event;
+
+/// What an event of the relay is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// `#commit`.
+    Commit,
+    /// `#sync`.
+    Sync,
+    /// `#identity`.
+    Identity,
+    /// `#account`.
+    Account,
+}
+
+impl EventKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Commit, Self::Sync, Self::Identity, Self::Account];
+
+    /// The kind of an event.
+    pub const fn of(event: &Event) -> Self {
+        match event {
+            Event::Commit(_) => Self::Commit,
+            Event::Sync(_) => Self::Sync,
+            Event::Identity(_) => Self::Identity,
+            Event::Account(_) => Self::Account,
+        }
+    }
+
+    /// The label of the counter.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Sync => "sync",
+            Self::Identity => "identity",
+            Self::Account => "account",
+        }
+    }
+}
 
 /// Something that only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
     /// Messages of the relay that are events of accounts.
     Received,
+    /// Of them, those of a kind.
+    Kind(EventKind),
     /// Connections to the relay after the first.
     Reconnects,
     /// Messages that could not be read.
@@ -52,10 +93,14 @@ pub enum Counter {
     StaleResyncs,
     /// Repositories that were replaced.
     Resyncs,
+    /// Repairs that were begun; of those that are not done yet some may be from before the start.
+    RepairsQueued,
     /// Repairs that are done.
     Repairs,
     /// Repairs that were given up.
     RepairsGivenUp,
+    /// Statuses of accounts that were asked of their servers because an `#account` was dropped.
+    StatusLookups,
     /// Repositories that were fetched.
     Fetches,
     /// Failed fetches.
@@ -73,7 +118,7 @@ pub enum Counter {
 }
 
 /// Counters without a label, in the order of their numbers.
-const PLAIN: [(Counter, &str); 27] = [
+const PLAIN: [(Counter, &str); 29] = [
     (Counter::Received, "livestream_events_received_total"),
     (Counter::Reconnects, "livestream_reconnects_total"),
     (Counter::DecodeErrors, "livestream_decode_errors_total"),
@@ -96,8 +141,10 @@ const PLAIN: [(Counter, &str); 27] = [
     (Counter::PendingDropped, "verifier_pending_dropped_total"),
     (Counter::StaleResyncs, "livestream_stale_resyncs_dropped_total"),
     (Counter::Resyncs, "verifier_resyncs_total"),
+    (Counter::RepairsQueued, "verifier_repairs_queued_total"),
     (Counter::Repairs, "verifier_repairs_total"),
     (Counter::RepairsGivenUp, "verifier_repairs_given_up_total"),
+    (Counter::StatusLookups, "verifier_status_lookups_total"),
     (Counter::Fetches, "verifier_fetches_total"),
     (Counter::Lookups, "verifier_lookups_total"),
     (Counter::LookupFailures, "verifier_lookup_failures_total"),
@@ -107,7 +154,8 @@ const FETCH: usize = PLAIN.len();
 const REJECT: usize = FETCH + FetchFailure::ALL.len();
 const BROKEN: usize = REJECT + Reject::ALL.len();
 const GATE: usize = BROKEN + Broken::ALL.len();
-const ALL: usize = GATE + Gate::ALL.len();
+const KIND: usize = GATE + Gate::ALL.len();
+const ALL: usize = KIND + EventKind::ALL.len();
 
 fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
     all.iter().position(|known| known == one).unwrap_or_default()
@@ -120,6 +168,7 @@ impl Counter {
             Self::Rejected(reject) => REJECT + place(&Reject::ALL, &reject),
             Self::Broken(broken) => BROKEN + place(&Broken::ALL, &broken),
             Self::Gate(gate) => GATE + place(&Gate::ALL, &gate),
+            Self::Kind(kind) => KIND + place(&EventKind::ALL, &kind),
             plain => PLAIN.iter().position(|(known, _)| *known == plain).unwrap_or_default(),
         }
     }
@@ -132,6 +181,7 @@ impl Counter {
             .chain(Reject::ALL.map(Self::Rejected))
             .chain(Broken::ALL.map(Self::Broken))
             .chain(Gate::ALL.map(Self::Gate))
+            .chain(EventKind::ALL.map(Self::Kind))
     }
 
     /// The name, without the prefix `jetstream_`, and the labels as they are printed, if there are any.
@@ -149,6 +199,7 @@ impl Counter {
             Self::Gate(gate) => {
                 ("ingest_dropped_events_total", format!("source=\"live\",reason=\"{}\"", gate.label()))
             }
+            Self::Kind(kind) => ("livestream_events_total", format!("kind=\"{}\"", kind.label())),
             plain => {
                 let label = match plain {
                     Self::RelayFutureCursor => "code=\"FutureCursor\"",
@@ -170,6 +221,11 @@ pub struct Counters {
     cursor: AtomicU64,
     /// When the last event came in, in milliseconds since 1970; 0 before the first.
     last_event_ms: AtomicU64,
+    /// The highest number that the relay has sent; 0 before the first.
+    last_seq: AtomicU64,
+    /// When the relay says that an event happened that came in lately, in milliseconds since 1970; 0 before the first.
+    relay_time_ms: AtomicU64,
+    connected: AtomicBool,
 }
 
 impl Default for Counters {
@@ -178,6 +234,9 @@ impl Default for Counters {
             values: std::array::from_fn(|_| AtomicU64::new(0)),
             cursor: AtomicU64::new(0),
             last_event_ms: AtomicU64::new(0),
+            last_seq: AtomicU64::new(0),
+            relay_time_ms: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
         }
     }
 }
@@ -219,6 +278,11 @@ impl Counters {
         self.values[counter.index()].load(Ordering::Relaxed)
     }
 
+    /// All of them with how often they were counted, in an order that stays.
+    pub fn values(&self) -> impl Iterator<Item = (Counter, u64)> {
+        Counter::all().map(|counter| (counter, self.get(counter)))
+    }
+
     /// Notes how far the archive is.
     pub fn set_cursor(&self, cursor: u64) {
         self.cursor.store(cursor, Ordering::Relaxed);
@@ -237,6 +301,36 @@ impl Counters {
     /// When the last event came in, in milliseconds since 1970 (`livestream_last_seen_upstream_event_timestamp_seconds`).
     pub fn last_event_ms(&self) -> u64 {
         self.last_event_ms.load(Ordering::Relaxed)
+    }
+
+    /// Notes the number of a message.
+    pub fn set_last_seq(&self, seq: u64) {
+        self.last_seq.store(seq, Ordering::Relaxed);
+    }
+
+    /// The highest number that the relay has sent since it was last connected to; 0 before the first.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq.load(Ordering::Relaxed)
+    }
+
+    /// Notes when the relay says that an event happened.
+    pub fn set_relay_time_ms(&self, time_ms: u64) {
+        self.relay_time_ms.store(time_ms, Ordering::Relaxed);
+    }
+
+    /// When the relay says that an event happened that came in lately, in milliseconds since 1970; 0 before the first.
+    pub fn relay_time_ms(&self) -> u64 {
+        self.relay_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the relay is there.
+    pub fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Relaxed);
+    }
+
+    /// Whether there is a connection to the relay.
+    pub fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 }
 

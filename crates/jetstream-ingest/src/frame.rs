@@ -215,6 +215,19 @@ pub fn decode(message: &Bytes, limit: usize) -> Result<Frame, FrameError> {
     }
 }
 
+/// When the relay says that something happened, if the body of a message says so.
+pub fn time_of(message: &[u8]) -> Option<&str> {
+    let mut reader = Reader::new(message);
+    reader.value().ok()?;
+    for _ in 0..reader.map().ok()? {
+        if reader.text().ok()? == "time" {
+            return reader.text().ok();
+        }
+        reader.value().ok()?;
+    }
+    None
+}
+
 enum Header {
     Message(String),
     Error,

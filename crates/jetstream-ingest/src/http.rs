@@ -19,7 +19,7 @@ use ureq::unversioned::transport::DefaultConnector;
 
 use self::address::Guarded;
 use self::hosts::Hosts;
-use crate::account::FetchFailure;
+use crate::account::{FetchFailure, HostingStatus};
 use crate::budget::Permit;
 use crate::network::{FetchError, Network};
 use crate::rules::LookupError;
@@ -42,6 +42,8 @@ const BUSY_MS: u64 = 60_000;
 pub struct HttpConfig {
     /// The directory of `did:plc`: scheme, host and port.
     pub plc: String,
+    /// The relay over HTTP, if it has this too: scheme, host and port.
+    pub relay: Option<String>,
     /// Connects to addresses that are not public, and without TLS: for a simulation on this machine.
     pub allow_private: bool,
     /// The longest time for a DID document.
@@ -61,6 +63,7 @@ impl HttpConfig {
     pub fn new(plc: &str) -> Self {
         Self {
             plc: plc.trim_end_matches('/').to_owned(),
+            relay: None,
             allow_private: false,
             lookup_timeout: Duration::from_secs(10),
             repo_timeout: Duration::from_mins(5),
@@ -130,6 +133,18 @@ impl Http {
         response.body_mut().with_config().limit(limit + 1).read_to_vec().map_err(|_| LookupError::Failed)
     }
 
+    /// Why a server does not answer, and leaves it alone if it asks for that.
+    fn refused(&self, server: &str, response: Response<ureq::Body>) -> FetchError {
+        match response.status() {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                let wait_ms = retry_after(&response).unwrap_or(BUSY_MS).min(BUSY_MAX_MS);
+                self.hosts.leave_alone(server, self.clock.now_ms().saturating_add(wait_ms));
+                FetchError::Busy { wait_ms }
+            }
+            status => FetchError::Failure(failure(status, response)),
+        }
+    }
+
     fn read_repo(
         &self,
         mut response: Response<ureq::Body>,
@@ -180,13 +195,24 @@ impl Network for Http {
         let response = call.map_err(|_| FetchError::Failure(FetchFailure::Transient))?;
         match response.status() {
             StatusCode::OK => self.read_repo(response, permit),
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                let wait_ms = retry_after(&response).unwrap_or(BUSY_MS).min(BUSY_MAX_MS);
-                self.hosts.leave_alone(server, self.clock.now_ms().saturating_add(wait_ms));
-                Err(FetchError::Busy { wait_ms })
-            }
-            status => Err(FetchError::Failure(failure(status, response))),
+            _ => Err(self.refused(server, response)),
         }
+    }
+
+    fn status(&self, server: Option<&str>, did: &Did) -> Result<HostingStatus, FetchError> {
+        let unknown = FetchError::Failure(FetchFailure::Gone);
+        let server = server.or(self.config.relay.as_deref()).ok_or(unknown)?;
+        let _turn =
+            self.hosts.enter(server, self.clock.now_ms()).map_err(|wait_ms| FetchError::Busy { wait_ms })?;
+        let url = format!("{server}/xrpc/com.atproto.sync.getRepoStatus?did={}", query(did.as_str()));
+        let transient = FetchError::Failure(FetchFailure::Transient);
+        let mut response = self.lookups.get(&url).call().map_err(|_| transient)?;
+        if response.status() != StatusCode::OK {
+            return Err(self.refused(server, response));
+        }
+        let body = response.body_mut().with_config().limit(ERROR_BYTES).read_to_vec();
+        let status = HostingStatus::read(&body.map_err(|_| transient)?, did.as_str());
+        status.ok_or(FetchError::Failure(FetchFailure::Refused))
     }
 }
 

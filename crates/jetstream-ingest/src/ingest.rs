@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::network::Relay;
 use crate::pipeline::{Appender, Pipeline};
 pub use crate::pipeline::{IngestError, PipelineConfig, Seams};
+use crate::snapshot::Probe;
 use crate::state::{CURSOR, decode_cursor};
 
 /// How the ingest runs.
@@ -63,6 +64,11 @@ impl Ingest {
     /// What was counted.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.pipeline.counters
+    }
+
+    /// Looks at it, also after this was given up.
+    pub fn probe(&self) -> Probe {
+        Probe(self.pipeline.clone())
     }
 
     /// Why it ended, if it has.

@@ -29,5 +29,6 @@ pub mod relay;
 pub mod repairs;
 pub mod rules;
 pub mod sink;
+pub mod snapshot;
 pub mod state;
 pub mod watermark;

@@ -3,7 +3,7 @@
 use alluvium_atproto::Did;
 use bytes::Bytes;
 
-use crate::account::FetchFailure;
+use crate::account::{FetchFailure, HostingStatus};
 use crate::budget::Permit;
 use crate::rules::LookupError;
 
@@ -29,6 +29,9 @@ pub trait Network: Send + Sync {
     /// The repository of `did` as a file. `server` is as its DID document names it: scheme, host and port. `permit` is
     /// grown to what is read.
     fn repo(&self, server: &str, did: &Did, permit: &mut Permit) -> Result<Bytes, FetchError>;
+
+    /// How `server` says that an account is hosted; without a server, how the relay says it.
+    fn status(&self, server: Option<&str>, did: &Did) -> Result<HostingStatus, FetchError>;
 }
 
 /// Why a connection to the relay was not made, or ended.

@@ -7,6 +7,7 @@
 
 mod append;
 mod fetch;
+mod look;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,10 +22,10 @@ use thiserror::Error;
 
 pub(crate) use append::Appender;
 
-use crate::account::{Context, FetchFailure, Schedule, Step};
+use crate::account::{Context, FetchFailure, Schedule, Step, Told};
 use crate::accounts::{Accounts, LoadError};
 use crate::budget::{Budget, Permit};
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, EventKind};
 use crate::fetched::Fetched;
 use crate::frame::Event;
 use crate::identity::Identities;
@@ -33,7 +34,7 @@ use crate::queues::{Class, Item, Offer, Queues};
 use crate::repairs::Repairs;
 use crate::rules::Rules;
 use crate::sink::{Sink, SinkError, Store};
-use crate::state::{Change, InvalidState, Repair, prefix};
+use crate::state::{Asks, Change, InvalidState, Repair, prefix};
 use crate::watermark::Watermark;
 
 /// Numbers in flight beyond which the reader waits: each takes a little memory, also one that was dropped.
@@ -81,11 +82,14 @@ impl Default for PipelineConfig {
 #[derive(Debug)]
 enum Task {
     Event(Event),
-    /// Events were dropped: their numbers, and the highest of their revisions.
+    /// Events were dropped: their numbers, the highest of their revisions, and what no repository makes up for.
     Dropped {
         seqs: Vec<u64>,
         rev: String,
+        asks: Asks,
     },
+    /// What was found out of the account.
+    Told(Told),
     Fetched(Result<(Fetched, Permit), FetchFailure>),
 }
 
@@ -95,7 +99,7 @@ impl Item for Task {
             Self::Event(Event::Commit(_) | Event::Sync(_)) => Class::Repairable,
             Self::Event(Event::Identity(_)) => Class::Marker(0),
             Self::Event(Event::Account(_)) => Class::Marker(1),
-            Self::Dropped { .. } | Self::Fetched(_) => Class::Fixed,
+            Self::Dropped { .. } | Self::Told(_) | Self::Fetched(_) => Class::Fixed,
         }
     }
 
@@ -209,6 +213,7 @@ impl Pipeline {
     /// Puts an event into its account's queue. It waits for room; nothing happens once the pipeline is stopped.
     pub(crate) fn offer(&self, event: Event) {
         self.counters.count(Counter::Received);
+        self.counters.count(Counter::Kind(EventKind::of(&event)));
         self.counters.set_last_event_ms(self.clock.now_ms());
         let (did, seq) = (event.did().to_owned(), event.seq());
         let mut task = Task::Event(event);
@@ -252,22 +257,24 @@ impl Pipeline {
             return;
         };
         self.counters.count(Counter::QueueDropped);
-        let new_rev = match &dropped {
-            Event::Commit(commit) => commit.rev.as_str(),
-            Event::Sync(sync) => sync.rev.as_str(),
-            Event::Identity(_) | Event::Account(_) => "",
+        let (new_rev, new_asks) = match &dropped {
+            Event::Commit(commit) => (commit.rev.as_str(), Asks::default()),
+            Event::Sync(sync) => (sync.rev.as_str(), Asks::default()),
+            Event::Identity(_) => ("", Asks { identity: true, account: false }),
+            Event::Account(_) => ("", Asks { account: true, identity: false }),
         };
         let is_rev = alluvium_atproto::Tid::is_valid(new_rev);
         let new_rev = if is_rev { new_rev } else { "" };
         let noted = queues.find_mut(did, |task| matches!(task, Task::Dropped { .. }));
-        if let Some(Task::Dropped { seqs, rev }) = noted {
+        if let Some(Task::Dropped { seqs, rev, asks }) = noted {
             seqs.push(dropped.seq());
+            *asks = asks.and(new_asks);
             if new_rev > rev.as_str() {
                 new_rev.clone_into(rev);
             }
             return;
         }
-        let note = Task::Dropped { seqs: vec![dropped.seq()], rev: new_rev.to_owned() };
+        let note = Task::Dropped { seqs: vec![dropped.seq()], rev: new_rev.to_owned(), asks: new_asks };
         let offered = queues.offer(did, note);
         debug_assert!(matches!(offered, Offer::Queued), "what was made here is not refused");
     }
@@ -342,14 +349,16 @@ impl Pipeline {
             pending_bytes: &self.pending_bytes,
         };
         let is_fetched = matches!(task, Task::Fetched(_));
+        let was_whole = held.account.repair().is_none();
         let (step, seqs, permit) = match task {
             Task::Event(event) => {
                 let seq = event.seq();
                 (held.account.event(event, &context), vec![seq], None)
             }
-            Task::Dropped { seqs, rev } if Did::is_valid(did) => {
-                (held.account.dropped(&rev, &context), seqs, None)
+            Task::Dropped { seqs, rev, asks } if Did::is_valid(did) => {
+                (held.account.dropped(&rev, asks, &context), seqs, None)
             }
+            Task::Told(told) => (held.account.told(&told, &context), Vec::new(), None),
             Task::Dropped { seqs, .. } => (Step::default(), seqs, None),
             Task::Fetched(Ok((fetched, permit))) => {
                 (held.account.fetched(fetched, &context), Vec::new(), Some(permit))
@@ -358,6 +367,10 @@ impl Pipeline {
         };
         for note in &step.notes {
             self.counters.note(*note);
+        }
+        self.fetches.note_asks(did, &step.changes);
+        if was_whole && held.account.repair().is_some() {
+            self.counters.count(Counter::RepairsQueued);
         }
         if step.forget_identity {
             self.identities.forget(did);
@@ -397,6 +410,7 @@ impl Pipeline {
         let mut damaged = None;
         self.store.scan(prefix::REPAIR, &mut |did, value| match Repair::decode(value) {
             Ok(repair) => {
+                self.fetches.set_asks(did, repair.asks);
                 let mut repairs = self.repairs.lock();
                 self.put_repair(&mut repairs, did, Schedule::At(repair.due_ms));
                 repairs.len() < self.config.rules.limits.repairs
@@ -436,30 +450,5 @@ impl Pipeline {
 
     pub(crate) fn failure(&self) -> Option<IngestError> {
         self.failure.lock().clone()
-    }
-
-    pub(crate) fn look_at_clock(&self) {
-        let _repairs = self.repairs.lock();
-        self.due.notify_all();
-    }
-
-    /// When the next repository is to be fetched, in milliseconds since 1970.
-    pub(crate) fn next_repair_ms(&self) -> Option<u64> {
-        self.repairs.lock().next_ms()
-    }
-
-    /// The relay's number up to which everything is done.
-    pub(crate) fn cursor(&self) -> Option<u64> {
-        self.watermark.lock().cursor()
-    }
-
-    /// Whether nothing waits, is judged, appended or fetched now, and no repair is due before `until_ms`.
-    pub(crate) fn is_idle(&self, until_ms: u64) -> bool {
-        // In this order: whoever works schedules what is missing before giving an account back.
-        if !self.queues.lock().is_idle() || self.watermark.lock().in_flight() > 0 {
-            return false;
-        }
-        let repairs = self.repairs.lock();
-        !repairs.is_running() && repairs.next_ms().is_none_or(|next_ms| next_ms > until_ms)
     }
 }

@@ -48,6 +48,11 @@ impl Repairs {
         self.at.is_empty() && self.running.is_empty()
     }
 
+    /// How many are being fetched.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
     /// Whether one is being fetched.
     pub fn is_running(&self) -> bool {
         !self.running.is_empty()

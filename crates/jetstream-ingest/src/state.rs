@@ -2,6 +2,7 @@
 //! both become durable together, or neither.
 
 use alluvium_atproto::{Cid, Tid};
+use bytes::Bytes;
 use thiserror::Error;
 
 /// A stored value that cannot be read. Only this program writes them, so it is damage or another version.
@@ -63,6 +64,52 @@ impl Cause {
     }
 }
 
+/// What else is to be found out of an account of which events were dropped, since no repository tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asks {
+    /// Whether it is hosted: an `#account` was dropped.
+    pub account: bool,
+    /// Who it is: an `#identity` was dropped.
+    pub identity: bool,
+}
+
+impl Asks {
+    /// Whether there is something to be found out.
+    pub const fn any(self) -> bool {
+        self.account || self.identity
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { account: self.account || other.account, identity: self.identity || other.identity }
+    }
+
+    fn to_byte(self) -> u8 {
+        u8::from(self.account) | u8::from(self.identity) << 1
+    }
+
+    const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1..=3 => Some(Self { account: byte & 1 != 0, identity: byte & 2 != 0 }),
+            _ => None,
+        }
+    }
+}
+
+/// A `#sync` that is archived before the repository that it told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldSync {
+    /// Its revision.
+    pub rev: String,
+    /// Its body, as it is archived.
+    pub body: Bytes,
+}
+
+/// The longest body of a `#sync` that is stored, in bytes; those of the network have 10,000 bytes of blocks. A longer one
+/// is forgotten at a restart: one that was made up takes its place.
+const TOLD_BYTES_MAX: usize = 16 * 1024;
+
 /// A repository that must be fetched whole. It stays until that has happened, over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repair {
@@ -76,6 +123,8 @@ pub struct Repair {
     pub stale: u32,
     /// Not before, in milliseconds since 1970.
     pub due_ms: u64,
+    /// What else is to be found out.
+    pub asks: Asks,
 }
 
 /// A change of what is remembered.
@@ -91,6 +140,8 @@ pub enum Change {
     IdentitySeq(String, u64),
     /// The repository must be fetched, or no longer.
     Repair(String, Option<Repair>),
+    /// The `#sync` that waits for the repository, or none any more.
+    Told(String, Option<ToldSync>),
     /// Who signs for the account and where it lives, encoded by [`crate::identity`]; or no longer known.
     Identity(String, Option<Vec<u8>>),
 }
@@ -107,6 +158,8 @@ pub mod prefix {
     pub const IDENTITY_SEQ: &str = "sync/ident/";
     /// [`super::Repair`].
     pub const REPAIR: &str = "sync/repair/";
+    /// [`super::ToldSync`].
+    pub const TOLD: &str = "sync/told/";
     /// Key and server.
     pub const IDENTITY: &str = "sync/identity/";
 }
@@ -120,6 +173,7 @@ impl Change {
             Self::AccountSeq(did, _) => (prefix::ACCOUNT, did),
             Self::IdentitySeq(did, _) => (prefix::IDENTITY_SEQ, did),
             Self::Repair(did, _) => (prefix::REPAIR, did),
+            Self::Told(did, _) => (prefix::TOLD, did),
             Self::Identity(did, _) => (prefix::IDENTITY, did),
         };
         format!("{prefix}{did}")
@@ -132,6 +186,9 @@ impl Change {
             Self::Hosting(_, hosting) => Some(hosting.encode()),
             Self::AccountSeq(_, seq) | Self::IdentitySeq(_, seq) => Some(encode_seq(*seq)),
             Self::Repair(_, repair) => repair.as_ref().map(Repair::encode),
+            Self::Told(_, told) => {
+                told.as_ref().filter(|told| told.body.len() <= TOLD_BYTES_MAX).map(ToldSync::encode)
+            }
             Self::Identity(_, identity) => identity.clone(),
         }
     }
@@ -219,6 +276,7 @@ impl Repair {
         value.extend_from_slice(&self.stale.to_be_bytes());
         value.extend_from_slice(&self.due_ms.to_be_bytes());
         push_text(&mut value, cut(&self.target));
+        value.extend(self.asks.any().then(|| self.asks.to_byte()));
         value
     }
 
@@ -231,8 +289,32 @@ impl Repair {
         let stale = u32::from_be_bytes(parts.take()?);
         let due_ms = u64::from_be_bytes(parts.take()?);
         let target = parts.text()?;
-        parts.finish()?;
-        Ok(Self { cause, target, attempts, stale, due_ms })
+        let asks = match parts.rest {
+            [] => Asks::default(),
+            [byte] => Asks::from_byte(*byte).ok_or(parts.invalid())?,
+            _ => return Err(parts.invalid()),
+        };
+        Ok(Self { cause, target, attempts, stale, due_ms, asks })
+    }
+}
+
+impl ToldSync {
+    /// The stored value.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = vec![VERSION];
+        push_text(&mut value, cut(&self.rev));
+        value.extend_from_slice(&self.body);
+        value
+    }
+
+    /// Reads a stored value.
+    pub fn decode(value: &[u8]) -> Result<Self, InvalidState> {
+        let mut parts = Parts::new(value, "sync")?;
+        let rev = parts.text()?;
+        if !Tid::is_valid(&rev) || parts.rest.len() > TOLD_BYTES_MAX {
+            return Err(parts.invalid());
+        }
+        Ok(Self { rev, body: Bytes::copy_from_slice(parts.rest) })
     }
 }
 
@@ -303,15 +385,15 @@ mod tests {
     use super::*;
 
     fn repair() -> impl Strategy<Value = Repair> {
-        (0..4_usize, "[a-z2-7]{0,13}", any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
-            |(cause, target, attempts, stale, due_ms)| Repair {
+        (0..4_usize, "[a-z2-7]{0,13}", any::<u32>(), any::<u32>(), any::<u64>(), any::<(bool, bool)>())
+            .prop_map(|(cause, target, attempts, stale, due_ms, (account, identity))| Repair {
                 cause: Cause::ALL[cause],
                 target,
                 attempts,
                 stale,
                 due_ms,
-            },
-        )
+                asks: Asks { account, identity },
+            })
     }
 
     proptest! {
@@ -325,6 +407,8 @@ mod tests {
             prop_assert_eq!(Hosting::decode(&hosting.encode()), Ok(hosting));
             prop_assert_eq!(decode_seq(&encode_seq(number)), Ok(number));
             prop_assert_eq!(Repair::decode(&repair.encode()), Ok(repair));
+            let told = ToldSync { rev: Tid::from_number(number).to_string(), body: Bytes::from(number.to_be_bytes().to_vec()) };
+            prop_assert_eq!(ToldSync::decode(&told.encode()), Ok(told));
         }
 
         #[test]
@@ -344,6 +428,31 @@ mod tests {
         assert_eq!(decode_cursor(&[2, 1, 0, 0, 0, 0, 0, 0, 0]), Err(InvalidState("cursor")));
         assert_eq!(decode_seq(&[]), Err(InvalidState("number")));
         assert_eq!(Hosting::decode(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(InvalidState("account")));
+    }
+
+    /// What an earlier version stored has nothing of what else is to be found out.
+    #[test]
+    fn a_repair_without_further_questions_reads_as_before_and_unknown_ones_are_refused() {
+        let repair = Repair {
+            cause: Cause::Dropped,
+            target: String::new(),
+            attempts: 0,
+            stale: 0,
+            due_ms: 7,
+            asks: Asks::default(),
+        };
+        let stored = repair.encode();
+        assert_eq!(stored, [&[VERSION, 0][..], &[0; 8], &7_u64.to_be_bytes(), &[0]].concat());
+        for more in [&[0][..], &[4], &[1, 1]] {
+            assert!(Repair::decode(&[&stored[..], more].concat()).is_err(), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_sync_that_is_too_long_to_be_kept_is_taken_away() {
+        let told = |len| ToldSync { rev: Tid::from_number(1).to_string(), body: vec![0; len].into() };
+        let value = |len| Change::Told("did:plc:a".to_owned(), Some(told(len))).value();
+        assert!(value(TOLD_BYTES_MAX).is_some() && value(TOLD_BYTES_MAX + 1).is_none());
     }
 
     #[test]

@@ -41,6 +41,18 @@ impl JetstreamConfig {
         }
     }
 
+    /// The relay's address for requests: the scheme that belongs to its socket's, and the host, without a path.
+    pub(crate) fn relay_over_http(&self) -> Option<String> {
+        let (scheme, rest) = self.relay.split_once("://")?;
+        let scheme = match scheme {
+            "wss" => "https",
+            "ws" => "http",
+            _ => return None,
+        };
+        let host = rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())?;
+        Some(format!("{scheme}://{host}"))
+    }
+
     pub(crate) fn ingest(&self) -> IngestConfig {
         let pipeline = PipelineConfig {
             workers: self.workers,

@@ -5,8 +5,10 @@
 
 mod archived;
 mod config;
+mod metrics;
 mod serve;
 
 pub use archived::Archived;
 pub use config::JetstreamConfig;
+pub use metrics::metrics_markdown;
 pub use serve::{Jetstream, StartError};

@@ -10,6 +10,7 @@ use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestError, Seams};
 use alluvium_jetstream_ingest::relay::WebSocketRelay;
+use alluvium_jetstream_ingest::snapshot::Probe;
 use thiserror::Error as ThisError;
 
 use crate::archived::Archived;
@@ -55,7 +56,11 @@ impl Jetstream {
         let writer = archive.start().map_err(|_| StartError::Thread)?;
         let mut jetstream = Self { archive: archive.clone(), writer: Some(writer), ingest: None };
         let archived = Arc::new(Archived::new(archive));
-        let http = HttpConfig { allow_private: config.allow_private, ..HttpConfig::new(&config.plc) };
+        let http = HttpConfig {
+            relay: config.relay_over_http(),
+            allow_private: config.allow_private,
+            ..HttpConfig::new(&config.plc)
+        };
         let seams = Seams {
             sink: archived.clone(),
             store: archived,
@@ -78,6 +83,11 @@ impl Jetstream {
     /// What was counted, as long as it runs.
     pub fn counters(&self) -> Option<&Arc<Counters>> {
         self.ingest.as_ref().map(Ingest::counters)
+    }
+
+    /// Looks at the ingest; for whoever shows how it stands.
+    pub fn probe(&self) -> Option<Probe> {
+        self.ingest.as_ref().map(Ingest::probe)
     }
 
     /// The relay's number up to which everything is with the archive.

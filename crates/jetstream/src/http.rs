@@ -10,6 +10,7 @@
 //! | `/status`, `/healthz`, `/` | how the server stands |
 
 mod dictionary;
+mod operation;
 mod plan;
 mod ranged;
 mod refusal;
@@ -18,17 +19,22 @@ mod status;
 mod stream;
 mod subscribe;
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use alluvium_http::{Body, BodyBudget, Handler, Request, Response, Shutdown};
-use alluvium_jetstream_archive::Archive;
+use alluvium_jetstream_archive::{Archive, Status};
+use alluvium_jetstream_ingest::snapshot::{Probe, Snapshot as IngestSnapshot};
 use alluvium_jetstream_wire::Wire;
 use alluvium_jetstream_wire::query::Query;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::operation::{OPERATIONS, operation};
 use self::refusal::{Form, Refusal};
+use crate::addresses::{Addresses, Place};
 use crate::metrics::{Counts, Metrics};
 use crate::options::Options;
 
@@ -36,6 +42,17 @@ use crate::options::Options;
 const XRPC: &str = "/xrpc/";
 /// The beginning of the names of Jetstream's methods.
 const METHODS: &str = "network.bsky.jetstream.";
+
+/// How a Jetstream stands at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The archive.
+    pub archive: Status,
+    /// The ingest, if it is in this process.
+    pub ingest: Option<IngestSnapshot>,
+    /// The live feeds.
+    pub feeds: Counts,
+}
 
 /// The surface: give it to [`alluvium_http::Server::start`].
 #[derive(Clone, Debug)]
@@ -45,10 +62,14 @@ pub struct Surface(Arc<State>);
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) archive: Archive,
+    /// What fills the archive, if it is this process.
+    ingest: Option<Probe>,
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: Shutdown,
     pub(crate) subscribers: Arc<Semaphore>,
+    subscribers_by_address: Arc<Addresses>,
+    replays_by_address: Arc<Addresses>,
     plans: Semaphore,
     bodies: BodyBudget,
 }
@@ -56,11 +77,24 @@ pub(crate) struct State {
 impl Surface {
     /// A surface over an archive. `shutdown` ends the responses that wait, and the live feeds.
     pub fn new(archive: Archive, options: Options, shutdown: Shutdown) -> Self {
+        Self::with_ingest(archive, None, options, shutdown)
+    }
+
+    /// A surface that also shows how the ingest stands that fills the archive.
+    pub fn with_ingest(
+        archive: Archive,
+        ingest: Option<Probe>,
+        options: Options,
+        shutdown: Shutdown,
+    ) -> Self {
         Self(Arc::new(State {
             archive,
+            ingest,
             metrics: Metrics::default(),
             shutdown,
             subscribers: Arc::new(Semaphore::new(options.subscribers_max)),
+            subscribers_by_address: Addresses::new(options.subscribers_per_address_max),
+            replays_by_address: Addresses::new(options.replays_per_address_max),
             plans: Semaphore::new(options.plans_max),
             bodies: BodyBudget::new(options.bodies_bytes_max),
             options,
@@ -70,6 +104,49 @@ impl Surface {
     /// What was counted.
     pub fn counts(&self) -> Counts {
         self.0.metrics.counts()
+    }
+
+    /// How everything stands that this surface knows of; cheap enough to be asked for every second.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+}
+
+/// What a subscriber holds as long as it is there.
+pub(crate) struct Admitted {
+    _permit: OwnedSemaphorePermit,
+    _address: Place,
+}
+
+impl State {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            archive: self.archive.status(),
+            ingest: self.ingest.as_ref().map(Probe::snapshot),
+            feeds: self.metrics.counts(),
+        }
+    }
+
+    /// A place for a subscriber, or for a reader that waits.
+    fn admit(&self, client: Option<IpAddr>) -> Result<Admitted, Refusal> {
+        let Some(address) = self.subscribers_by_address.take(client) else {
+            self.metrics.refused_by_address.fetch_add(1, Ordering::Relaxed);
+            return Err(Refusal::Subscribers(self.subscribers_by_address.max()));
+        };
+        let permit = Arc::clone(&self.subscribers).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+        Ok(Admitted { _permit: permit, _address: address })
+    }
+
+    /// A place for a reader that begins in files; none for one that finds its first row in memory.
+    fn admit_replay(&self, client: Option<IpAddr>, start: Option<u64>) -> Result<Option<Place>, Refusal> {
+        if start.is_none_or(|seq| seq.max(1) >= self.archive.hot_floor()) {
+            return Ok(None);
+        }
+        let Some(place) = self.replays_by_address.take(client) else {
+            self.metrics.refused_by_address.fetch_add(1, Ordering::Relaxed);
+            return Err(Refusal::Replays(self.replays_by_address.max()));
+        };
+        Ok(Some(place))
     }
 }
 
@@ -82,7 +159,7 @@ impl Handler for Surface {
             route(&self.0, request).await
         };
         let mut response = answered.unwrap_or_else(|refusal| {
-            self.0.metrics.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.0.metrics.refused.fetch_add(1, Ordering::Relaxed);
             refusal.into_response(form)
         });
         let headers = response.headers_mut();
@@ -91,7 +168,7 @@ impl Handler for Surface {
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
             HeaderValue::from_static(
-                "ETag, Content-Range, Accept-Ranges, Retry-After, X-Zstd-Dictionary-Id, Stream-Next-Offset, \
+                "ETag, Last-Modified, Content-Range, Accept-Ranges, Retry-After, X-Zstd-Dictionary-Id, Stream-Next-Offset, \
                  Stream-Cursor, Stream-Up-To-Date",
             ),
         );
@@ -184,7 +261,7 @@ fn preflight() -> Response {
         .insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("Content-Type, Range, If-Range, If-None-Match, If-Match"),
+        HeaderValue::from_static("Content-Type, Range, If-Range, If-None-Match, If-Match, If-Modified-Since"),
     );
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response

@@ -4,6 +4,7 @@
 //! A subscriber pulls: it reads from its place in the archive, and what it does not take it does not cost. What is made
 //! of a row, its JSON and its compressed forms, is made once and shared by all subscribers ([`forms`]).
 
+mod addresses;
 mod forms;
 pub mod http;
 mod live;
@@ -11,6 +12,6 @@ mod metrics;
 mod options;
 mod resolve;
 
-pub use http::Surface;
-pub use metrics::{Counts, Metrics};
+pub use http::{Snapshot, Surface};
+pub use metrics::{Counts, CursorMode, Metrics};
 pub use options::Options;

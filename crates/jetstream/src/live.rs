@@ -15,9 +15,10 @@ use alluvium_websocket::{CloseCode, EncodedFrame, Error, Message, Receiver, Send
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::addresses::Place;
 use crate::forms::{self, Form, Shown};
 use crate::http::State;
-use crate::metrics::Counted;
+use crate::metrics::{Counted, Metrics};
 
 /// What a subscriber asked for, and what became of it.
 pub(crate) struct Subscriber {
@@ -31,6 +32,8 @@ pub(crate) struct Subscriber {
     pub(crate) notice: Option<String>,
     /// Whether it begins only with the client's first update.
     pub(crate) waits_for_hello: bool,
+    /// Held until it has caught up with what is in memory, if it begins in files.
+    pub(crate) replay: Option<Place>,
 }
 
 /// What a client has said so far: the last filter, and how often it asked whether the server is there. Questions that
@@ -87,7 +90,7 @@ impl Subscriber {
         let end = {
             let mut pump = Box::pin(self.pump(&mut sender, news));
             tokio::select! {
-                end = listen(&mut receiver, &heard, wire) => end,
+                end = listen(&mut receiver, &heard, wire, &state.metrics) => end,
                 end = &mut pump => Some(end),
                 end = closing(&shutdown) => Some(end),
             }
@@ -119,7 +122,8 @@ impl Subscriber {
         if let Some(notice) = self.notice.take().and_then(|text| forms::notice(text, self.form)) {
             queue(sender, &notice).await?;
         }
-        let archive = self.state.archive.clone();
+        let (archive, state) = (self.state.archive.clone(), Arc::clone(&self.state));
+        let mut replay = self.replay.take().map(|place| (place, Counted::one(&state.metrics.replaying)));
         let mut answered = 0;
         while !self.hear(&mut news, &mut answered, sender).await? {
             news.changed().await.map_err(|_| End::internal())?;
@@ -148,6 +152,9 @@ impl Subscriber {
                     reader.seek(row.seq() + 1);
                     break;
                 }
+            }
+            if replay.is_some() && reader.position() >= archive.hot_floor() {
+                replay = None;
             }
             if let Some(end) = pace.look(&archive, reader.position()) {
                 self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +222,12 @@ async fn closing(shutdown: &Shutdown) -> End {
 }
 
 /// Hears the client, until it ends the connection or has to be told that it is ended.
-async fn listen(receiver: &mut Receiver<Upgraded>, heard: &watch::Sender<Heard>, wire: Wire) -> Option<End> {
+async fn listen(
+    receiver: &mut Receiver<Upgraded>,
+    heard: &watch::Sender<Heard>,
+    wire: Wire,
+    metrics: &Metrics,
+) -> Option<End> {
     loop {
         let text = match receiver.next().await {
             Ok(Some(_)) if wire == Wire::Events => {
@@ -231,11 +243,15 @@ async fn listen(receiver: &mut Receiver<Upgraded>, heard: &watch::Sender<Heard>,
         };
         match Update::parse(text.as_str()) {
             Ok(Update::Filter(filter)) => {
+                metrics.updates.fetch_add(1, Ordering::Relaxed);
                 heard.send_modify(|heard| heard.filter = Some(*filter));
             }
             Ok(Update::Heartbeat) => heard.send_modify(|heard| heard.heartbeats += 1),
             Ok(Update::Unknown(_)) => {}
-            Err(error) => return Some(refused(&error)),
+            Err(error) => {
+                metrics.updates_refused.fetch_add(1, Ordering::Relaxed);
+                return Some(refused(&error));
+            }
         }
     }
 }

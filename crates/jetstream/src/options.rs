@@ -12,6 +12,12 @@ pub struct Options {
     pub lookback: Duration,
     /// Subscribers at a time, over all feeds; 10,000.
     pub subscribers_max: usize,
+    /// Subscribers at a time of one address that is not of this machine, over all feeds; 100. Zero: any number.
+    pub subscribers_per_address_max: usize,
+    /// Of them, those that read files until they have caught up; 10. Zero: any number.
+    pub replays_per_address_max: usize,
+    /// Whether whom a request counts for is the last one in `X-Forwarded-For`; no. For a server that only a proxy reaches.
+    pub trust_forwarded: bool,
     /// Bytes that wait for one subscriber in its socket's queue; 256 KiB.
     pub outgoing_bytes_max: usize,
     /// Rows that a subscriber reads at a time; 1,024.
@@ -54,6 +60,9 @@ impl Default for Options {
         Self {
             lookback: Duration::from_hours(36),
             subscribers_max: 10_000,
+            subscribers_per_address_max: 100,
+            replays_per_address_max: 10,
+            trust_forwarded: false,
             outgoing_bytes_max: 256 * 1024,
             batch_rows: 1024,
             write_timeout: Duration::from_secs(5),

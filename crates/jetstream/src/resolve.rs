@@ -5,6 +5,8 @@ use std::time::Duration;
 use alluvium_jetstream_archive::{Archive, Error};
 use alluvium_jetstream_wire::{Cursor, Wire};
 
+use crate::metrics::CursorMode;
+
 /// Where a feed begins.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) enum Start {
@@ -18,10 +20,32 @@ pub(crate) enum Start {
     TooOld { cursor: u64, floor: u64 },
 }
 
+impl Start {
+    /// What became of the cursor with which this was asked for.
+    pub(crate) fn mode(self, cursor: Option<Cursor>, lookback: Duration) -> CursorMode {
+        match (self, cursor) {
+            (_, None) => CursorMode::Live,
+            (_, Some(_)) if lookback.is_zero() => CursorMode::Disabled,
+            (Self::TooOld { .. }, _) => CursorMode::TooOld,
+            (Self::Live | Self::Clamped(_), _) => CursorMode::Clamped,
+            (Self::At(start), Some(Cursor::Seq(seq))) if seq.max(1) < start => CursorMode::Clamped,
+            (Self::At(_), Some(Cursor::Seq(_))) => CursorMode::Seq,
+            (Self::At(_), Some(Cursor::Time(_))) => CursorMode::Time,
+        }
+    }
+}
+
 /// The first row that a feed may begin with; 0 while nothing is sealed.
 pub(crate) fn floor(archive: &Archive, lookback: Duration) -> u64 {
     let micros = i64::try_from(lookback.as_micros()).unwrap_or(i64::MAX);
     archive.floor_at_time(now(archive).saturating_sub(micros))
+}
+
+/// When the first row of a floor was seen, in microseconds since the Unix epoch; none while nothing is sealed.
+pub(crate) fn floor_time(archive: &Archive, floor: u64) -> Option<i64> {
+    let manifest = archive.manifest();
+    let segment = manifest.segments.iter().find(|segment| floor > 0 && segment.header().min_seq == floor)?;
+    Some(segment.header().min_witnessed_at)
 }
 
 /// Microseconds since the Unix epoch.

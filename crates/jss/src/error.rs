@@ -66,6 +66,9 @@ pub enum Refused {
     /// The block is full; flush it first.
     #[error("the block is full")]
     Full,
+    /// Blocks were prepared and are not committed; or one is committed that is not the next, or another writer's.
+    #[error("blocks are committed in the order in which they were prepared, and all of them")]
+    Prepared,
 }
 
 /// Why bytes are not what they should be. Such a file is refused; it is never read around.

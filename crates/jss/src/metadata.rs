@@ -7,7 +7,7 @@ use std::sync::Arc;
 use alluvium_env::DiskFile;
 use bytes::Bytes;
 
-pub use self::summary::Summary;
+pub use self::summary::{BlockFilter, Summary};
 use crate::codec::{Input, same};
 use crate::collections::CollectionIndex;
 use crate::error::{Damage, Error, io};

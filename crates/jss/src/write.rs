@@ -1,16 +1,20 @@
 //! The active segment: rows are added, blocks are flushed, and in the end it is sealed.
 
+mod prepared;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use alluvium_env::{Disk, DiskFile, OpenMode};
 
-use crate::block::{Block, BlockBuilder, ROWS_MAX, RowRef};
+use self::prepared::Prepared;
+pub use self::prepared::{CompressedBlock, PreparedBlock};
+use crate::block::{BlockBuilder, ROWS_MAX, RowRef};
 use crate::error::{Damage, Error, Refused, io};
 use crate::frame::Encoder;
 use crate::header::{self, HEADER_BYTES};
 use crate::index::BlockInfo;
-use crate::metadata::{Metadata, ReadLimits, Summary};
+use crate::metadata::{BlockFilter, Metadata, ReadLimits, Summary};
 use crate::read::block_at;
 
 /// When a block is full.
@@ -45,6 +49,7 @@ pub struct Writer {
     pub(crate) end: u64,
     pub(crate) last_seq: u64,
     pub(crate) poisoned: bool,
+    prepared: Prepared,
 }
 
 impl Writer {
@@ -71,6 +76,7 @@ impl Writer {
             end: HEADER_BYTES as u64,
             last_seq: 0,
             poisoned: false,
+            prepared: Prepared::default(),
         })
     }
 
@@ -98,37 +104,18 @@ impl Writer {
     /// cannot be read. They are durable when this returns; none pending writes nothing. The block is known to
     /// [`Writer::blocks`] only after that.
     pub fn flush(&mut self) -> Result<Option<BlockInfo>, Error> {
-        self.check()?;
-        if self.pending.is_empty() {
-            return Ok(None);
-        }
-        let body = self.pending.body();
-        // Forgotten first: a flush that fails must not write the rows a second time.
-        self.pending.clear();
+        self.check_settled()?;
+        let Some(block) = self.prepare()? else { return Ok(None) };
         self.poisoned = true;
-        let frame = self.encoder.encode(&body).map_err(io("compressing a block"))?;
-        let size = u32::try_from(frame.len()).map_err(|_| Refused::Full)?;
-        let prefix = u64::from(size).to_le_bytes();
-        self.file.write_all_at(&[&prefix, &frame], self.end).map_err(io("writing a block"))?;
-        self.file.sync_data().map_err(io("syncing a block"))?;
-        let at = self.end;
-        let damaged = |damage| Error::damaged(at, damage);
-        let written = Block::decode(body).map_err(damaged)?;
-        let info = BlockInfo::of(&written, at, size);
-        let found = block_at(&*self.file, &info, ReadLimits::default())?;
-        if found != written {
-            let block = u32::try_from(self.blocks().len()).unwrap_or(u32::MAX);
-            return Err(damaged(Damage::BlockIndex { block, what: "it is not what was written" }));
-        }
+        let block = block.compress(&mut self.encoder)?;
         self.poisoned = false;
-        self.end = info.end();
-        self.summary.add(info, &found);
-        Ok(Some(info))
+        self.commit(block).map(Some)
     }
 
     /// Flushes what is pending and seals the file. What header and footer say was gathered from the blocks as they were
     /// read back, one at a time, so this takes no longer for a large file.
     pub fn seal(mut self) -> Result<Arc<Metadata>, Error> {
+        self.check_settled()?;
         self.flush()?;
         let summary = std::mem::take(&mut self.summary);
         let sealing = summary.finish(self.end, &mut self.encoder)?;
@@ -144,7 +131,7 @@ impl Writer {
     /// cut. For blocks whose flush was never acknowledged: another place knows what was. An error when a block has rows on
     /// both sides.
     pub fn discard_after(&mut self, seq: u64) -> Result<u64, Error> {
-        self.check()?;
+        self.check_settled()?;
         self.pending.clear();
         let kept = self.blocks().partition_point(|block| block.min_seq <= seq);
         let (last_seq, end) = self.blocks()[..kept]
@@ -171,6 +158,17 @@ impl Writer {
 
     fn check(&self) -> Result<(), Error> {
         if self.poisoned { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    /// What was prepared is committed.
+    fn check_settled(&self) -> Result<(), Error> {
+        self.check()?;
+        if self.prepared.is_settled() { Ok(()) } else { Err(Refused::Prepared.into()) }
+    }
+
+    /// What a durable block has, for readers that look for something.
+    pub fn block_filter(&self, block: usize) -> Option<BlockFilter> {
+        self.summary.block_filter(block)
     }
 
     /// The blocks that are durable.

@@ -13,7 +13,7 @@ pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
 use value::Value as _;
-pub use value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, parse_seconds};
+pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
 const ENGINE_ONLY: [&str; 10] = [
@@ -35,6 +35,12 @@ const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
+        if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
+            return Err(ConfigError::Contradiction(
+                "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"
+                    .to_owned(),
+            ));
+        }
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

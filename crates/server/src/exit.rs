@@ -8,6 +8,7 @@ use alluvium_http::{BindError, StartError};
 use alluvium_journal::FormatError;
 
 use crate::config::Config;
+use crate::sight::OwnError;
 
 /// The data directory or the SQLite file is damaged, not ours, or of another version (`EX_DATAERR` of `sysexits.h`).
 pub const EXIT_DATA: u8 = 65;
@@ -122,6 +123,15 @@ impl ServeError {
             | Self::Start(_)
             | Self::Feeds(_)
             | Self::Io(_) => None,
+        }
+    }
+}
+
+impl From<OwnError> for ServeError {
+    fn from(error: OwnError) -> Self {
+        match error {
+            OwnError::Bind(error) => Self::Bind(error),
+            OwnError::Start(error) => Self::Start(error),
         }
     }
 }

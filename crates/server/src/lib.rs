@@ -6,9 +6,14 @@
 pub mod config;
 mod exit;
 mod logging;
+pub mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod serve;
+pub mod sight;
 mod site;
 mod store;
+mod watch;
 
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,

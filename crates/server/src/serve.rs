@@ -13,9 +13,11 @@ use tokio::{runtime, signal::unix};
 use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
-    logging,
-    site::{Site, feeds_surface, open_feeds, sweep_feeds},
+    logging, metrics,
+    sight::{METRICS_PATH, OwnServer, Sight, Watched},
+    site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
+    watch,
 };
 
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
@@ -30,21 +32,38 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let env = Env::real();
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
-    let store = OpenStore::open(config, &env)?;
+    let sight = watch::sight(&env);
+    #[cfg(feature = "otlp")]
+    let exporter = export(config, &env, &sight)?;
+    let own = OwnServer::start(config.metrics_listen, &sight)?;
     let shutdown = Shutdown::new();
     let responses = Arc::new(ResponseBudget::new(to_usize(config.responses_bytes_max.0)));
-    let streams_options = streams_options(config, Arc::clone(&responses));
+    metrics::plumbing(&sight, &responses, config.connections_max);
+    // From here on the server answers, but for itself only: what else is asked waits until everything is recovered.
+    let site = Site::new(config, &sight);
+    let doors = site.doors();
+    let server = Server::start(
+        listener,
+        Watched::new(site, Arc::clone(&sight)),
+        server_options(config, Arc::clone(&responses)),
+        shutdown.clone(),
+    )?;
+    let store = OpenStore::open(config, &env)?;
+    watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
-    let streams = Streams::new(store.backend(), env, streams_options, shutdown.clone());
-    let site = Site::new(streams, surface);
-    let server = Server::start(listener, site, server_options(config, responses), shutdown)?;
+    let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
+    watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
+    if doors.set(Doors { streams, feeds: surface }).is_err() {
+        unreachable!("the doors are put in once");
+    }
+    sight.health().recovered();
     runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
         let signals = Signals::receive()?;
-        announce(config, &server, &store, out);
+        announce(config, &server, own.as_ref(), &store, out);
         tokio::select! {
-            () = until_told_to_stop(config, server, signals) => {}
+            () = until_told_to_stop(config, server, &sight, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
             () = store.failed() => stop_at_once(&StoreStopped),
         }
@@ -54,8 +73,22 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         feeds.close();
     }
     store.close();
+    #[cfg(feature = "otlp")]
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
+    if let Some(own) = own {
+        runtime.block_on(own.stop());
+    }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The export of traces and metrics, if it is wanted.
+#[cfg(feature = "otlp")]
+fn export(config: &Config, env: &Env, sight: &Arc<Sight>) -> io::Result<Option<crate::otlp::Exporter>> {
+    let endpoint = config.otlp_endpoint.0.as_deref();
+    endpoint.map(|endpoint| crate::otlp::Exporter::start(endpoint, env, sight)).transpose()
 }
 
 /// Has a write beyond the limit on file size (`ulimit -f`) fail as one on a full disk does. Left alone, the signal
@@ -89,8 +122,14 @@ impl Signals {
 }
 
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
-async fn until_told_to_stop(config: &Config, server: Server<Site>, mut signals: Signals) {
+async fn until_told_to_stop(
+    config: &Config,
+    server: Server<Watched<Site>>,
+    sight: &Sight,
+    mut signals: Signals,
+) {
     let signal = signals.next().await;
+    sight.health().stopping();
     tracing::info!(signal, connections = server.connections(), "stopping");
     tokio::select! {
         drained = server.drain(config.shutdown_timeout) => match drained {
@@ -112,19 +151,26 @@ fn data_directory(config: &Config) -> String {
 }
 
 /// Tells where the server is, what it has and how to try it.
-fn announce(config: &Config, server: &Server<Site>, store: &OpenStore, out: &mut dyn io::Write) {
+fn announce(
+    config: &Config,
+    server: &Server<Watched<Site>>,
+    own: Option<&OwnServer>,
+    store: &OpenStore,
+    out: &mut dyn io::Write,
+) {
     let address = server.address();
     let text = format!(
         "listening on   http://{address}\n\
          store          {}\n\
          data directory {}\n\
          durability     {}\n\
-         recovered      {}\n\
+         recovered      {}\n{}\
          try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello http://{address}{MOUNT}first\n",
         config.store,
         data_directory(config),
         store.durability(),
         store.recovered(),
+        own.map(|own| format!("metrics        http://{}{METRICS_PATH}\n", own.address())).unwrap_or_default(),
     );
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever started it did not stay to read: no reason not to serve.

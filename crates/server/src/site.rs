@@ -8,32 +8,60 @@ use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
 use alluvium_streams::Streams;
+use tokio::sync::SetOnce;
 
-use crate::config::Config;
+use crate::config::{Config, MetricsPlace};
+use crate::sight::{Sight, Visibility};
 
 /// The folder of feeds in the data directory.
 const FEEDS_FOLDER: &str = "feeds";
 /// How often expired subscriptions are removed.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
-/// Everything that answers requests.
+/// What answers requests once everything is recovered.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) streams: Streams,
+    pub(crate) feeds: Option<Surface>,
+}
+
+/// Everything that answers requests. Those that come before the doors are there wait for them, but for the ones about the
+/// server itself.
 #[derive(Debug)]
 pub(crate) struct Site {
-    streams: Streams,
-    feeds: Option<Surface>,
+    doors: Arc<SetOnce<Doors>>,
+    sight: Arc<Sight>,
+    visibility: Visibility,
 }
 
 impl Site {
-    pub(crate) fn new(streams: Streams, feeds: Option<Surface>) -> Self {
-        Self { streams, feeds }
+    pub(crate) fn new(config: &Config, sight: &Arc<Sight>) -> Self {
+        let is_local = config.listen.ip().is_loopback();
+        let visibility = match config.metrics_listen {
+            MetricsPlace::Main if is_local => Visibility::Metrics,
+            MetricsPlace::Main | MetricsPlace::Own(_) | MetricsPlace::Off => Visibility::HealthOnly,
+        };
+        Self { doors: Arc::default(), sight: Arc::clone(sight), visibility }
+    }
+
+    /// Where the doors are to be put.
+    pub(crate) fn doors(&self) -> Arc<SetOnce<Doors>> {
+        Arc::clone(&self.doors)
     }
 }
 
 impl Handler for Site {
     async fn handle(&self, request: Request) -> Response {
-        match &self.feeds {
+        if let Some(answer) = self.sight.answer(&request, self.visibility) {
+            return answer;
+        }
+        let doors = match self.doors.get() {
+            Some(doors) => doors,
+            None => self.doors.wait().await,
+        };
+        match &doors.feeds {
             Some(feeds) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
-            _ => self.streams.handle(request).await,
+            _ => doors.streams.handle(request).await,
         }
     }
 }

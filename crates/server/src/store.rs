@@ -27,23 +27,40 @@ pub(crate) struct OpenStore {
     backend: Backend,
     durability: Durability,
     recovered: String,
+    recovery: Recovery,
+}
+
+/// What opening a store came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) took: Duration,
+    pub(crate) streams: u64,
+    /// Journal segments that were replayed.
+    pub(crate) segments: u64,
 }
 
 impl OpenStore {
     pub(crate) fn open(config: &Config, env: &Env) -> Result<Self, ServeError> {
         let began = now();
-        let (backend, recovered) = match &config.store {
+        let (backend, recovered, recovery) = match &config.store {
             StoreChoice::Engine => {
                 let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
-                let recovered = recovered(&engine, began.elapsed());
-                (Backend::Engine(engine), recovered)
+                let (recovered, recovery) = recovered(&engine, began.elapsed());
+                (Backend::Engine(engine), recovered, recovery)
             }
             StoreChoice::Sqlite(path) => {
                 let store = open_sqlite(config, path, env)?;
-                (Backend::Sqlite(store), format!("opened in {} ms", began.elapsed().as_millis()))
+                let recovery = Recovery { took: began.elapsed(), streams: 0, segments: 0 };
+                let recovered = format!("opened in {} ms", recovery.took.as_millis());
+                (Backend::Sqlite(store), recovered, recovery)
             }
         };
-        Ok(Self { backend, durability: config.durability, recovered })
+        Ok(Self { backend, durability: config.durability, recovered, recovery })
+    }
+
+    /// What opening it came to.
+    pub(crate) const fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
     pub(crate) fn backend(&self) -> Backend {
@@ -112,18 +129,19 @@ fn sqlite_options(config: &Config) -> SqliteOptions {
 }
 
 /// What an engine found in its data directory, in one line.
-fn recovered(engine: &Engine, took: Duration) -> String {
+fn recovered(engine: &Engine, took: Duration) -> (String, Recovery) {
     let Stats { streams, tables, sealed_segments, .. } = engine.stats();
     // The journal of each shard ends with a segment that is not sealed.
     let segments = sealed_segments + engine.shards() as u64;
     let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    format!(
+    let told = format!(
         "{} ({}, {} replayed) in {} ms",
         counted(streams, "stream"),
         counted(tables, "table"),
         counted(segments, "journal segment"),
         took.as_millis()
-    )
+    );
+    (told, Recovery { took, streams, segments })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the composition root: how long a start took is only told")]

@@ -142,6 +142,6 @@ pub use bounds::{
     BATCHES_MAX, Bounds, BoundsError, CHUNK_ROWS_MAX, FORK_LEVELS_MAX, VALUE_BYTES_MAX, WRITE_ROWS_MAX,
 };
 #[cfg(feature = "native")]
-pub use native::{OpenError, ReadMode, SqliteOptions, SqliteStore};
+pub use native::{Counted, OpenError, ReadMode, SqliteOptions, SqliteStore};
 pub use ops::Scope;
 pub use row::StreamRow;

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod connection;
+mod counters;
 mod jobs;
 mod open;
 mod options;
@@ -12,6 +13,7 @@ mod waiters;
 mod writer;
 
 pub use connection::Connection;
+pub use counters::Counted;
 pub use open::OpenError;
 pub use options::{ReadMode, SqliteOptions};
 pub use store::SqliteStore;

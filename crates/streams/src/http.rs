@@ -17,6 +17,7 @@ mod headers;
 mod list;
 mod live;
 mod multipart;
+pub(crate) mod operation;
 mod preflight;
 mod publish;
 mod query;

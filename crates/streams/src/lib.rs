@@ -13,5 +13,6 @@ mod waiters;
 
 pub use backend::Backend;
 pub use http::MOUNT;
+pub use http::operation::{Operation, operation};
 pub use options::{CacheVisibility, Options};
-pub use state::Streams;
+pub use state::{Standing, Streams};

@@ -10,7 +10,13 @@ use tokio::sync::Semaphore;
 
 use ::http::{HeaderMap, header::EXPECT};
 
-use crate::{backend::Backend, http, limits::BOOTSTRAP_LOADS_MAX, options::Options, waiters::Waiters};
+use crate::{
+    backend::Backend,
+    http,
+    limits::BOOTSTRAP_LOADS_MAX,
+    options::Options,
+    waiters::{Kind, Waiters},
+};
 
 /// The surface: give it to [`alluvium_http::Server::start`].
 #[derive(Clone, Debug)]
@@ -23,6 +29,32 @@ impl Streams {
         let bodies = BodyBudget::new(options.bodies_bytes_max);
         let bootstrap_loads = Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX));
         Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_loads }))
+    }
+}
+
+/// How things stand at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Standing {
+    /// Long-polls that wait.
+    pub long_polls: usize,
+    /// Responses with events that go on.
+    pub subscribers: usize,
+    /// How often one of either was refused because too many waited.
+    pub waiters_refused: usize,
+    /// Bytes of request bodies that are being received.
+    pub body_bytes: usize,
+}
+
+impl Streams {
+    /// How things stand.
+    pub fn standing(&self) -> Standing {
+        let state = &self.0;
+        Standing {
+            long_polls: state.waiters.waiting(Kind::LongPoll),
+            subscribers: state.waiters.waiting(Kind::Subscriber),
+            waiters_refused: state.waiters.refused(),
+            body_bytes: state.options.bodies_bytes_max.saturating_sub(state.bodies.left()),
+        }
     }
 }
 

@@ -97,7 +97,7 @@ fn limit_on_size(binary: &Path, report: &mut Report) {
 }
 
 /// Limits the size of files that a running server writes, or lifts the limit.
-fn limit_files(server: &Server, bytes: Option<u64>) -> Result<()> {
+pub(crate) fn limit_files(server: &Server, bytes: Option<u64>) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(server.pid())?).context("process id")?;
     let limit = Rlimit { current: bytes, maximum: None };
     prlimit(Some(pid), Resource::Fsize, limit).context("limit the size of files")?;

@@ -14,6 +14,7 @@
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
 //! * `feed-sockets` – feeds over WebSocket: npm clients over restarts, and a thousand subscribers.
+//! * `sight` – metrics that move as they should, health, and names of requests.
 //! * `failed-sync` – a sync that fails, injected from outside.
 
 #![expect(
@@ -36,6 +37,7 @@ mod message;
 mod procfs;
 mod random;
 mod server;
+mod sight;
 mod simulator;
 mod sockets;
 mod suite;
@@ -88,6 +90,8 @@ enum Claim {
     Websockets,
     /// Feeds over WebSocket: npm clients over restarts, and a thousand subscribers with slow ones among them.
     FeedSockets(sockets::crowd::Options),
+    /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
+    Sight,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
 }
@@ -122,6 +126,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,
         Claim::FeedSockets(options) => sockets::feeds(&binary, &options, &mut report)?,
+        Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
     }
     Ok(report)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvium_atproto::Did;
-use alluvium_jetstream_ingest::account::FetchFailure;
+use alluvium_jetstream_ingest::account::{FetchFailure, HostingStatus};
 use alluvium_jetstream_ingest::budget::Permit;
 use alluvium_jetstream_ingest::network::{FetchError, Network};
 use alluvium_jetstream_ingest::rules::LookupError;
@@ -26,6 +26,7 @@ pub struct Internet {
     /// Repositories as they were, which are given out as long as there are any.
     stale: Mutex<BTreeMap<String, Vec<Bytes>>>,
     fetched: AtomicU64,
+    asked: AtomicU64,
     /// Whether directories keep whoever asks waiting.
     held: Mutex<bool>,
     released: Condvar,
@@ -35,9 +36,10 @@ impl Internet {
     /// Of this world.
     pub fn new(world: Shared) -> Self {
         let none = || AtomicU64::new(0);
-        let (failing_lookups, failing_repos, cut_repos, fetched) = (none(), none(), none(), none());
+        let (failing_lookups, failing_repos, cut_repos) = (none(), none(), none());
+        let (fetched, asked) = (none(), none());
         let (stale, held, released) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Self { world, failing_lookups, failing_repos, cut_repos, stale, fetched, held, released }
+        Self { world, failing_lookups, failing_repos, cut_repos, stale, fetched, asked, held, released }
     }
 
     /// The next answers of directories fail.
@@ -73,6 +75,11 @@ impl Internet {
     /// How many repositories were given out.
     pub fn fetched(&self) -> u64 {
         self.fetched.load(Ordering::Relaxed)
+    }
+
+    /// How many statuses of accounts were given out.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Armed faults that have not fired.
@@ -133,5 +140,20 @@ impl Network for Internet {
         }
         self.fetched.fetch_add(1, Ordering::Relaxed);
         Ok(file)
+    }
+
+    fn status(&self, server: Option<&str>, did: &Did) -> Result<HostingStatus, FetchError> {
+        let world = self.world.lock();
+        let gone = FetchError::Failure(FetchFailure::Gone);
+        let account = world.find(did.as_str()).ok_or(gone)?;
+        let host = server.map(|server| world.hosts().iter().position(|host| host.endpoint == server));
+        // A server knows nothing of an account that was deleted there; the relay does.
+        let is_elsewhere = host.is_some_and(|host| host != usize::try_from(account.host()).ok());
+        if is_elsewhere || (server.is_some() && account.status() == Status::Deleted) {
+            return Err(gone);
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let status = account.status().name().unwrap_or_default().to_owned();
+        Ok(HostingStatus { active: account.status().is_active(), status })
     }
 }

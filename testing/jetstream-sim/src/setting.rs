@@ -8,6 +8,7 @@ use alluvium_atproto::Cid;
 use alluvium_env::Clock as _;
 use alluvium_jetstream_ingest::counters::{Counter, Counters};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestConfig, IngestError};
+use alluvium_jetstream_ingest::snapshot::Snapshot;
 use alluvium_jetstream_simulator::{Act, Config, Emitted, Oracle, Outcome, World};
 use alluvium_jss::Kind;
 use anyhow::{Context as _, Result, ensure};
@@ -98,6 +99,11 @@ impl Setting {
     /// How often something was counted since the last start.
     pub fn count(&self, counter: Counter) -> u64 {
         self.ingest.as_ref().map_or(0, |ingest| ingest.counters().get(counter))
+    }
+
+    /// How the ingest stands.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(self.ingest.as_ref().context("it runs")?.probe().snapshot())
     }
 
     /// Lets something happen in the world.

@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step { name: "otlp", about: "the OpenTelemetry export, in a build that has it", run: otlp },
     Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
     Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
     Step { name: "release", about: "the release binary", run: release },
@@ -92,6 +93,7 @@ pub(super) const STEPS: &[Step] = &[
         about: "a network that is made up, over its sockets",
         run: || black_box("simulator"),
     },
+    Step { name: "sight", about: "metrics, health, names of requests", run: || black_box("sight") },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",
@@ -133,6 +135,15 @@ fn clippy() -> Result<Tally> {
 
 fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
+}
+
+/// Of the server's crate alone: the rest has no part in it, but has to build with it.
+fn otlp() -> Result<Tally> {
+    let features = ["--locked", "--quiet", "--features", "otlp"];
+    let mut tally = checked(cargo().args(["check", "--package", "alluvium"]).args(features))?;
+    let tests = ["test", "--package", "alluvium-server", "--lib"];
+    tally += counted(cargo().args(tests).args(features).arg("otlp"), cargo_counts)?;
+    Ok(tally)
 }
 
 /// Without default features, which are what needs a machine.

@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("alluvium-protocol", 0),
     ("alluvium-atproto", 0),
     ("alluvium-feed-protocol", 0),
+    ("alluvium-metrics", 0),
     ("alluvium-env", 1),
     ("alluvium-tail", 1),
     ("alluvium-journal", 2),

@@ -18,6 +18,8 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/streams/src/http/error/contract.rs",
     "crates/http/src/admission.rs",
     "crates/http/src/reactor.rs",
+    "crates/server/src/sight/answer.rs",
+    "crates/server/src/sight/operated.rs",
 ];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_http::{
-    Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server, ServerOptions,
-    Shutdown, bind, default_reactors, heavy_reactors,
+    BindError, Drained, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
+    ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
+use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
-use alluvium_server::config::LogFormat;
+use alluvium_server::config::{LogFormat, MetricsPlace};
+use alluvium_server::metrics::plumbing;
+use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
@@ -28,9 +31,14 @@ pub(crate) const VARIABLES: &[&str] = &[
     "ALLUVIUM_JETSTREAM_LISTEN",
     "ALLUVIUM_JETSTREAM_DATA_DIR",
     "ALLUVIUM_JETSTREAM_LOG",
+    "ALLUVIUM_JETSTREAM_LOG_FORMAT",
+    "ALLUVIUM_JETSTREAM_METRICS_LISTEN",
+    "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT",
 ];
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
+/// Room for headers beside a request line of 64 KiB, the longest that there can be: filters are long.
+const OTHER_HEADERS_BYTES: usize = 32 * 1024;
 /// How long connections have to end after a signal.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the ingest has ended by itself.
@@ -75,6 +83,15 @@ pub(crate) struct ServeArgs {
     /// Subscribers of live feeds at once.
     #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_max)]
     subscribers_max: usize,
+    /// Of them, those of one address that is not of this machine; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().subscribers_per_address_max)]
+    subscribers_per_address_max: usize,
+    /// Of one address's, those that begin in the past and have not caught up yet; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().replays_per_address_max)]
+    replays_per_address_max: usize,
+    /// Take whom `X-Forwarded-For` names last for the one who asks: for a server that only a proxy reaches.
+    #[arg(long)]
+    trust_forwarded: bool,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
@@ -84,6 +101,22 @@ pub(crate) struct ServeArgs {
     /// What is logged to standard error: levels, also by module.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
     log: String,
+    /// How log lines are written: `text` for people, or `json`, one object a line.
+    #[arg(long, value_name = "text|json", default_value = "text", env = "ALLUVIUM_JETSTREAM_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// Where `/metrics` is: `main` beside the feeds, if those are served on a loopback address; an address and port of its
+    /// own, with `/healthz` and `/readyz`; or `off`.
+    #[arg(
+        long,
+        value_name = "main|off|ADDRESS:PORT",
+        default_value = "main",
+        env = "ALLUVIUM_JETSTREAM_METRICS_LISTEN"
+    )]
+    metrics_listen: MetricsPlace,
+    /// The OpenTelemetry collector that traces and metrics are exported to, by OTLP over HTTP.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT")]
+    otlp_endpoint: Option<String>,
 }
 
 /// Why it did not start, or ended by itself.
@@ -101,6 +134,16 @@ impl From<StartError> for Failure {
             StartError::Archive(_) => EXIT_DATA,
             StartError::Directory(_) | StartError::Store(_) | StartError::Thread => EXIT_IO,
             StartError::Ingest(_) => EXIT_CONFIG,
+        };
+        Self { message: error.to_string(), code }
+    }
+}
+
+impl From<OwnError> for Failure {
+    fn from(error: OwnError) -> Self {
+        let code = match &error {
+            OwnError::Bind(BindError::InUse { .. }) => EXIT_PORT_IN_USE,
+            OwnError::Bind(_) | OwnError::Start(_) => EXIT_IO,
         };
         Self { message: error.to_string(), code }
     }
@@ -124,7 +167,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    log_to_stderr(&args.log, LogFormat::Text);
+    log_to_stderr(&args.log, args.log_format);
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let config = JetstreamConfig {
@@ -134,10 +177,28 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         allow_private: args.allow_private,
         ..JetstreamConfig::new(&args.relay, &args.data_dir)
     };
-    let jetstream = Jetstream::start(&config, &Env::real())?;
+    let env = Env::real();
+    let sight = Sight::new(&env, Operations { names: OPERATIONS, of: operation });
+    #[cfg(feature = "otlp")]
+    let exporter = match &args.otlp_endpoint {
+        Some(endpoint) => Some(alluvium_server::otlp::Exporter::start(endpoint, &env, &sight)?),
+        None => None,
+    };
+    let own = OwnServer::start(args.metrics_listen, &sight)?;
+    let jetstream = Jetstream::start(&config, &env)?;
     let shutdown = Shutdown::new();
-    let surface = Surface::new(jetstream.archive().clone(), surface_options(args), shutdown.clone());
-    let server = Server::start(listener, surface, server_options(args), shutdown)
+    let surface = Surface::with_ingest(
+        jetstream.archive().clone(),
+        jetstream.probe(),
+        surface_options(args),
+        shutdown.clone(),
+    );
+    let options = server_options(args);
+    plumbing(&sight, &options.responses, options.connections_max);
+    sight.add(jetstream.shown(&surface));
+    sight.health().recovered();
+    let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
+    let server = Server::start(listener, Watched::new(surface, Arc::clone(&sight)), options, shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
@@ -150,15 +211,31 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
         };
+        sight.health().stopping();
         if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
             drop(writeln!(io::stderr(), "{connections} connections did not end in time"));
         }
         Ok::<_, io::Error>(failed)
     })?;
     let stopped = jetstream.stop();
+    #[cfg(feature = "otlp")]
+    if let Some(exporter) = exporter {
+        exporter.stop();
+    }
+    if let Some(own) = own {
+        runtime.block_on(own.stop());
+    }
     match failed {
         Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
         None => Ok(stopped?),
+    }
+}
+
+/// Where it is beside the feeds, `/metrics` is for this machine only.
+const fn visibility(args: &ServeArgs) -> Visibility {
+    match args.metrics_listen {
+        MetricsPlace::Main if args.listen.ip().is_loopback() => Visibility::Metrics,
+        MetricsPlace::Main | MetricsPlace::Own(_) | MetricsPlace::Off => Visibility::HealthOnly,
     }
 }
 
@@ -182,6 +259,9 @@ fn surface_options(args: &ServeArgs) -> Options {
     Options {
         lookback: Duration::from_secs(args.lookback_hours.saturating_mul(3600)),
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
+        subscribers_per_address_max: args.subscribers_per_address_max,
+        replays_per_address_max: args.replays_per_address_max,
+        trust_forwarded: args.trust_forwarded,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
         ..Options::default()
@@ -194,7 +274,7 @@ fn server_options(args: &ServeArgs) -> ServerOptions {
         reactors,
         heavy_reactors: heavy_reactors(reactors),
         connections_max: args.subscribers_max.saturating_add(1000),
-        header_bytes_max: HEADER_BYTES_MAX,
+        header_bytes_max: HEADER_BYTES_MAX + OTHER_HEADERS_BYTES,
         idle_timeout: Duration::from_secs(IDLE_TIMEOUT_S),
         responses: Arc::new(ResponseBudget::new(RESPONSES_BYTES_MAX)),
     }

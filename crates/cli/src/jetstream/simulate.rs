@@ -147,7 +147,7 @@ fn announce(args: &SimulateArgs, simulator: &Simulator) {
          hosts          {}\n\
          world          seed {}, {} accounts, {} events per second\n\
          faults         http://{address}/_oracle/faults\n\
-         try            alluvium jetstream serve --relay ws://{address} --plc http://{address}\n",
+         try            alluvium jetstream serve --allow-private --relay ws://{address} --plc http://{address} --start-cursor 0\n",
         hosts.join(" "),
         args.seed,
         args.accounts,

@@ -58,7 +58,7 @@ impl ConnectionArgs {
 
     /// The token, if there is one.
     pub(crate) fn token(&self) -> Option<&str> {
-        self.token.as_ref().map(|secret| secret.0.as_str())
+        self.token.as_ref().map(Secret::reveal)
     }
 
     /// The stream that an argument names.
@@ -78,7 +78,14 @@ impl ConnectionArgs {
 
 /// A value that never shows in `Debug` output.
 #[derive(Clone)]
-struct Secret(String);
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The value itself, for the one place that needs it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
 
 impl From<&str> for Secret {
     fn from(value: &str) -> Self {

@@ -11,6 +11,7 @@ mod jetstream;
 mod lifecycle;
 mod limits;
 mod live;
+mod metrics;
 mod protocol;
 mod readme;
 mod refusals;

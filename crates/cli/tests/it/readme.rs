@@ -180,3 +180,36 @@ fn the_tour_of_copied_files_sets_a_block_aside_and_appends_it_anew() {
     assert!(printed.starts_with("exit code 4\n{\"number\":1,"), "{printed}");
     assert!(printed.contains("\"text\":\"olives\"") && printed.ends_with("olives\n"), "{printed}");
 }
+
+/// As many ports behind one another as a network with its hosts takes, and one more.
+fn free_ports(count: u16) -> u16 {
+    let free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = |seed: u16| 20_000 + seed % 100 * 100;
+    let seed = u16::try_from(std::process::id() % 10_000).unwrap();
+    let starts = (0..100).map(|step: u16| first(seed.wrapping_add(step)));
+    starts.into_iter().find(|start| (*start..start + count).all(free)).expect("free ports")
+}
+
+#[test]
+fn the_tour_of_jetstream_follows_a_network_that_is_made_up() {
+    let server = Server::start();
+    let first = free_ports(12);
+    let (network, serve) = (format!("127.0.0.1:{first}"), format!("127.0.0.1:{}", first + 11));
+    let tour = commands("Follow a network")
+        .replace("simulate --past", &format!("simulate --listen {network} --past"))
+        .replace("serve --allow-private", &format!("serve --listen {serve} --allow-private"))
+        .replace("127.0.0.1:7777", &network)
+        .replace("127.0.0.1:8080", &serve);
+    let printed = run(&server, &tour);
+    let lines: Vec<serde_json::Value> =
+        printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let records = lines.iter().filter(|line| line["commit"]["collection"].is_string()).count();
+    assert!((1..=3).contains(&records), "{printed}");
+    let status = lines.iter().find(|line| line["phase"] == "steady_state").expect("a status");
+    assert_eq!(status["relay"]["connected"], true);
+    assert!(status["relay"]["cursor"].as_u64().unwrap() > 0 && status["relay"]["lagMs"].is_u64(), "{status}");
+    assert!(status["archive"]["rows"].as_u64().unwrap() >= 3, "{status}");
+    let counted = status["events"]["commit"].as_u64().unwrap();
+    assert!(counted >= status["events"]["verified"].as_u64().unwrap() && counted > 0, "{status}");
+    assert!(printed.contains("event: "), "{printed}");
+}

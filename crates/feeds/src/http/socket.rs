@@ -13,6 +13,7 @@ mod room;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use alluvium_feed_protocol::{Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, RequestId};
@@ -52,6 +53,7 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
     let credentials = credentials(request.headers()).map(str::to_owned);
     let state = Arc::clone(state);
     let body = Body::upgrade(move |stream| async move {
+        let _open = Open::new(&state);
         let socket = WebSocket::server(stream, None, connection_options(&state));
         let session = Session {
             space,
@@ -69,6 +71,22 @@ pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> 
         session.run(socket).await;
     });
     Ok(accepted.response.map(|()| body))
+}
+
+/// Counts a socket for as long as it is open.
+struct Open(Arc<State>);
+
+impl Open {
+    fn new(state: &Arc<State>) -> Self {
+        state.open_sockets.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open_sockets.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn connection_options(state: &State) -> ConnectionOptions {

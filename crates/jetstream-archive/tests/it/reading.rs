@@ -211,3 +211,42 @@ fn a_replaced_segment_is_read_as_it_is_now() {
     let last = segment.header().max_seq;
     assert!(rows_from(&archive, 1) == expected(last + 1, last + 1..=40));
 }
+
+/// Blocks of the active segment are passed over like those of sealed ones, also after a restart.
+#[test]
+fn blocks_of_the_active_segment_without_a_wanted_row_are_not_read() {
+    let mut world = cold();
+    world.options.segment_bytes = 1 << 30;
+    for restarted in [false, true] {
+        if !restarted {
+            let archive = world.opened();
+            for number in 1..=40 {
+                let event = alluvium_jss::Event { did: format!("did:plc:{}", number / 8), ..event(number) };
+                commit(&archive, Batch { events: vec![event], changes: Changes::new() }).unwrap();
+            }
+        }
+        let archive = world.opened();
+        let status = archive.status();
+        assert!((status.segments, status.active_blocks) == (0, 10), "{status:?}");
+        let nobody = Selection::new(["did:plc:99".to_owned()], Vec::new(), Kinds::ALL);
+        let nothing = vec![CollectionPattern::Exact("com.example.absent".to_owned())];
+        let nothing =
+            Selection::new([], nothing, Kinds { identity: false, account: false, sync: false, ..Kinds::ALL });
+        for selection in [nobody, nothing] {
+            let mut reader = archive.reader(1);
+            reader.select(Some(Arc::new(selection.clone())));
+            while reader.position() < status.hot_floor {
+                assert!(reader.read(100).unwrap().unwrap().rows.is_empty());
+            }
+            assert_eq!(archive.status().cache_bytes, 0, "{selection:?}");
+        }
+        let one = Selection::new(["did:plc:2".to_owned()], Vec::new(), Kinds::ALL);
+        let mut reader = archive.reader(1);
+        reader.select(Some(Arc::new(one.clone())));
+        let mut found = Vec::new();
+        while let Some(read) = reader.read(100).unwrap() {
+            found.extend(read.rows.iter().filter(|row| one.matches(&row.row())).map(|row| row.seq()));
+        }
+        assert_eq!(found, (16..24).collect::<Vec<u64>>());
+    }
+}

@@ -155,3 +155,26 @@ async fn nothing_is_lost_when_a_wait_is_given_up() {
     }
     assert_eq!(got, (1..=140).collect::<Vec<_>>());
 }
+
+/// More accounts than a request has room for are said in a message; the feed is exact, from the past and live.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_accounts_pass_and_no_other() {
+    let mut world = World::full();
+    for form in FORMS {
+        let mut dids: Vec<String> = (0..9_999).map(|n| format!("did:web:n{n}.example")).collect();
+        dids.push("did:web:b.example".to_owned());
+        let config = Config { form, dids, ..world.config() };
+        let has: Has = |event| event.did == "did:web:b.example";
+        for (from, mode) in [(Cursor::After(100), Mode::Live), (Cursor::After(0), Mode::Whole)] {
+            let after = if mode == Mode::Live { 100 } else { 0 };
+            let mut events = world.events(config.clone(), from, mode);
+            let mut got = until(&mut events, |notice| *notice == Notice::Live).await;
+            world.add(9);
+            let expected: Vec<_> =
+                world.model(form, has).into_iter().filter(|(seq, _)| *seq > after).collect();
+            let missing = expected.len() - got.len();
+            got.extend(take(&mut events, missing).await);
+            assert_eq!(got, expected);
+        }
+    }
+}

@@ -3,15 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use alluvium_atproto::cbor::{Map, Value, encode};
 use alluvium_jss::Kind;
-use bytes::Bytes;
 
-use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiting, release};
+use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiting, release, told};
 use crate::convert::{marker_row, resync_row};
 use crate::fetched::Fetched;
 use crate::frame::{Commit, Event, Sync};
-use crate::state::{Cause, Chain, Change, Repair};
+use crate::state::{Asks, Cause, Chain, Change, Repair, ToldSync};
 
 impl Account {
     /// Something is missing, up to `rev` at least: the repository is to be fetched.
@@ -19,7 +17,8 @@ impl Account {
         let waiting = self.waiting.get_or_insert_with(|| {
             step.schedule = Some(Schedule::At(context.now_ms()));
             let due_ms = context.now_ms();
-            let repair = Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms };
+            let repair =
+                Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms, asks: Asks::default() };
             Waiting { repair, sync: None, commits: VecDeque::new() }
         });
         if step.schedule.is_some() || rev > waiting.repair.target.as_str() {
@@ -56,12 +55,14 @@ impl Account {
         }
     }
 
-    /// Keeps a `#sync` to be archived before what is fetched; the newest is enough.
-    pub(super) fn hold_sync(&mut self, event: Sync) {
+    /// Keeps a `#sync` to be archived before what is fetched, over restarts; the newest is enough.
+    pub(super) fn hold_sync(&mut self, event: Sync, step: &mut Step) {
         if let Some(waiting) = &mut self.waiting
             && waiting.sync.as_ref().is_none_or(|held| held.rev < event.rev)
         {
-            waiting.sync = Some(event);
+            let told = ToldSync { rev: event.rev, body: event.body };
+            step.changes.push(Change::Told(self.did.clone(), Some(told.clone())));
+            waiting.sync = Some(told);
         }
     }
 
@@ -90,7 +91,8 @@ impl Account {
             return step;
         }
         let wait = match failure {
-            FetchFailure::Unavailable => retry.unavailable_ms,
+            // What else is to be found out does not wait for the account.
+            FetchFailure::Unavailable if !waiting.repair.asks.any() => retry.unavailable_ms,
             _ => retry.wait_ms(attempts, context.random),
         };
         self.reschedule(context.now_ms().saturating_add(wait), &mut step);
@@ -150,9 +152,10 @@ impl Account {
     /// Everything that was known of the repository gives way to what was fetched.
     fn replace(&mut self, fetched: Fetched, step: &mut Step) {
         let told = self.waiting.as_mut().and_then(|waiting| waiting.sync.take());
+        step.changes.extend(told.as_ref().map(|_| Change::Told(self.did.clone(), None)));
         let (rev, body) = match told {
             Some(sync) if sync.rev <= fetched.rev => (sync.rev, sync.body),
-            _ => (fetched.rev.clone(), sync_body(&self.did, &fetched.rev)),
+            _ => (fetched.rev.clone(), told::sync_body(&self.did, &fetched.rev)),
         };
         if !step.gated(marker_row(Kind::Sync, &self.did, &rev, body)) {
             // Without the marker the records would not replace anything.
@@ -210,23 +213,17 @@ impl Account {
 
     /// Nothing waits any more.
     fn finish(&mut self, note: Note, context: &Context<'_>, step: &mut Step) {
-        if let Some(waiting) = self.waiting.take() {
-            let held: usize = waiting.commits.into_iter().map(|commit| Event::Commit(commit).cost()).sum();
+        if let Some(waiting) = &mut self.waiting {
+            let commits = std::mem::take(&mut waiting.commits);
+            let held: usize = commits.into_iter().map(|commit| Event::Commit(commit).cost()).sum();
             release(context.pending_bytes, held);
+            step.changes.extend(waiting.sync.take().map(|_| Change::Told(self.did.clone(), None)));
         }
+        let note = if note == Note::Repaired { self.asked(context, step) } else { Some(note) };
+        let Some(note) = note else { return };
+        self.waiting = None;
         step.notes.push(note);
         step.changes.push(Change::Repair(self.did.clone(), None));
         step.schedule = Some(Schedule::Done);
     }
-}
-
-/// The body of a `#sync` that no relay sent: of this account and revision, without number, time and blocks.
-fn sync_body(did: &str, rev: &str) -> Bytes {
-    let mut body = Map::new();
-    body.insert("did", Value::from(did));
-    body.insert("rev", Value::from(rev));
-    body.insert("seq", Value::Integer(0));
-    body.insert("time", Value::from(""));
-    body.insert("blocks", Value::Bytes(Vec::new()));
-    encode(&Value::Map(body)).into()
 }

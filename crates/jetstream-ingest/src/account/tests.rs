@@ -3,6 +3,7 @@
 mod commits;
 mod markers;
 mod repairs;
+mod told;
 
 use std::sync::atomic::AtomicUsize;
 

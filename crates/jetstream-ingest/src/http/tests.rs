@@ -205,3 +205,38 @@ fn a_repository_for_which_there_is_no_room_is_not_read() {
     let address = server(vec![answer("200 OK", "", "a repository")]);
     assert_eq!(fetch(&open("http://127.0.0.1:1"), &address, 10), Err(FetchError::NoRoom));
 }
+
+#[test]
+fn a_status_is_asked_of_a_server_and_of_the_relay() {
+    let told = |active, status: &str| Ok(HostingStatus { active, status: status.to_owned() });
+    let failed = |failure| Err(FetchError::Failure(failure));
+    let table = [
+        (answer("200 OK", "", r#"{"did":"did:plc:abc","active":true,"rev":"3k"}"#), told(true, "")),
+        (
+            answer("200 OK", "", r#"{"did":"did:plc:abc","active":false,"status":"deleted"}"#),
+            told(false, "deleted"),
+        ),
+        (answer("200 OK", "", r#"{"did":"did:plc:another","active":true}"#), failed(FetchFailure::Refused)),
+        (answer("200 OK", "", "<html>"), failed(FetchFailure::Refused)),
+        (answer("200 OK", "", &" ".repeat(100_000)), failed(FetchFailure::Transient)),
+        (answer("400 Bad Request", "", r#"{"error":"RepoNotFound"}"#), failed(FetchFailure::Gone)),
+        (answer("501 Not Implemented", "", ""), failed(FetchFailure::Transient)),
+        (answer("429 Too Many Requests", "retry-after: 7\r\n", ""), Err(FetchError::Busy { wait_ms: 7000 })),
+    ];
+    for (answer, expected) in table {
+        for of_relay in [false, true] {
+            let address = server(vec![answer.clone()]);
+            let relay = of_relay.then(|| address.clone());
+            let config = HttpConfig { allow_private: true, relay, ..HttpConfig::new("http://127.0.0.1:1") };
+            let http = Http::new(config, Arc::new(SystemClock));
+            let asked = (!of_relay).then_some(&*address);
+            assert_eq!(http.status(asked, &did("did:plc:abc")), expected, "{answer}");
+        }
+    }
+    let none = open("http://127.0.0.1:1");
+    assert_eq!(
+        none.status(None, &did("did:plc:abc")),
+        failed(FetchFailure::Gone),
+        "there is no relay to ask"
+    );
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::*;
+use crate::account::HostingStatus;
 use crate::budget::Permit;
 use crate::fixtures::Author;
 use crate::network::FetchError;
@@ -29,6 +30,10 @@ impl Network for Documents {
     }
 
     fn repo(&self, _server: &str, _did: &Did, _permit: &mut Permit) -> Result<Bytes, FetchError> {
+        Err(FetchError::NoRoom)
+    }
+
+    fn status(&self, _server: Option<&str>, _did: &Did) -> Result<HostingStatus, FetchError> {
         Err(FetchError::NoRoom)
     }
 }

@@ -50,6 +50,10 @@ pub(crate) enum Refusal {
     Handshake(#[from] HandshakeError),
     #[error("too many readers wait")]
     Busy,
+    #[error("at most {0} subscribers of one address at a time")]
+    Subscribers(usize),
+    #[error("at most {0} subscribers of one address at a time may begin in the past")]
+    Replays(usize),
     #[error("the offset lies before what is kept; the first is {0}")]
     Retained(String),
     #[error("the server cannot answer this at the moment")]
@@ -86,6 +90,7 @@ impl Refusal {
             Self::Range(_) => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Handshake(error) => error.status(),
             Self::Retained(_) => StatusCode::GONE,
+            Self::Subscribers(_) | Self::Replays(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -106,6 +111,7 @@ impl Refusal {
             Self::DictionaryNotFound(_) => "DictionaryNotFound",
             Self::Range(_) => "RangeNotSatisfiable",
             Self::Retained(_) => "Retained",
+            Self::Subscribers(_) | Self::Replays(_) => "RateLimitExceeded",
             Self::Busy | Self::Unavailable => "ServiceUnavailable",
         }
     }
@@ -125,6 +131,9 @@ impl Refusal {
             Self::Handshake(error) => headers = error.headers(),
             Self::Busy | Self::Unavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::Subscribers(_) | Self::Replays(_) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             }
             _ => {}
         }

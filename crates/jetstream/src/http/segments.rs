@@ -95,11 +95,11 @@ pub(crate) async fn segment(state: &State, query: &Query, request: &Request) -> 
         let Ok(HeaderState::Sealed(header)) = HeaderState::parse(&header) else {
             return Err(Refusal::Unavailable);
         };
-        let end = file.len().map_err(unreadable)?;
-        Ok((Source::File { file, range: 0..end }, header.checksum))
+        let (end, modified_s) = (file.len().map_err(unreadable)?, file.modified_s().map_err(unreadable)?);
+        Ok((Source::File { file, range: 0..end }, modified_s, header.checksum))
     });
-    let (source, sum) = served.await?;
-    answer(state, source, format!("\"{}\"", checksum(sum)), request)
+    let (source, modified_s, sum) = served.await?;
+    answer(state, (source, modified_s), format!("\"{}\"", checksum(sum)), request)
 }
 
 pub(crate) async fn block(state: &State, query: &Query, request: &Request) -> Result<Response, Refusal> {
@@ -120,11 +120,11 @@ pub(crate) async fn block(state: &State, query: &Query, request: &Request) -> Re
             })?)
         };
         let block: &BlockInfo = metadata.blocks.get(number).ok_or(Refusal::BlockNotFound)?;
-        let range = block.frame_offset()..block.end();
-        Ok((Source::File { file, range }, metadata.header.checksum))
+        let (range, modified_s) = (block.frame_offset()..block.end(), file.modified_s().map_err(unreadable)?);
+        Ok((Source::File { file, range }, modified_s, metadata.header.checksum))
     });
-    let (source, sum) = served.await?;
-    answer(state, source, format!("\"{}:{number}\"", checksum(sum)), request)
+    let (source, modified_s, sum) = served.await?;
+    answer(state, (source, modified_s), format!("\"{}:{number}\"", checksum(sum)), request)
 }
 
 fn find(state: &State, query: &Query, name: &str) -> Result<Arc<Descriptor>, Refusal> {
@@ -134,13 +134,18 @@ fn find(state: &State, query: &Query, name: &str) -> Result<Arc<Descriptor>, Ref
     state.archive.manifest().get(index).cloned().ok_or(Refusal::SegmentNotFound)
 }
 
-fn answer(state: &State, source: Source, etag: String, request: &Request) -> Result<Response, Refusal> {
+fn answer(
+    state: &State,
+    (source, modified_s): (Source, Option<u64>),
+    etag: String,
+    request: &Request,
+) -> Result<Response, Refusal> {
     let cache_control = match state.options.segment_max_age.as_secs() {
         0 => HeaderValue::from_static("public, no-cache"),
         age => HeaderValue::from_str(&format!("public, max-age={age}"))
             .unwrap_or(HeaderValue::from_static("public, no-cache")),
     };
-    let served = Served { source, etag, modified_s: None, cache_control };
+    let served = Served { source, etag, modified_s, cache_control };
     ranged::respond(served, request.headers(), *request.method() == Method::HEAD)
 }
 

@@ -4,6 +4,7 @@
 //! An offset is `<number of the last event>_0000000000000000`, sixteen hexadecimal digits each: what follows is after that
 //! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use super::State;
 use super::refusal::Refusal;
+use crate::addresses::{self, Place};
 use crate::live::selection;
 use crate::metrics::Counted;
 use crate::{forms, resolve};
@@ -43,6 +45,9 @@ struct Following {
     state: Arc<State>,
     filter: Filter,
     reader: Reader,
+    client: Option<IpAddr>,
+    /// Held until it has caught up with what is in memory, if it begins in files.
+    replay: Option<Place>,
 }
 
 /// Messages, and where the stream goes on.
@@ -73,9 +78,12 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
     if *request.method() == Method::HEAD {
         return Ok(respond(StatusCode::OK, next, true, Body::empty()));
     }
-    let mut reader = state.archive.reader(begin(state, offset, next)?);
+    let begin = begin(state, offset, next)?;
+    let client = addresses::client(request, state.options.trust_forwarded);
+    let replay = state.admit_replay(client, Some(begin))?;
+    let mut reader = state.archive.reader(begin);
     reader.select(Some(selection(&filter)));
-    let mut following = Following { state: Arc::clone(state), filter, reader };
+    let mut following = Following { state: Arc::clone(state), filter, reader, client, replay };
     match live {
         Live::No => following.page().await.map(|page| following.whole(&page)),
         Live::LongPoll => following.long_poll().await,
@@ -116,6 +124,9 @@ impl Following {
                 page.is_up_to_date = true;
                 break;
             }
+            if self.replay.is_some() && self.reader.position() >= self.state.archive.hot_floor() {
+                self.replay = None;
+            }
             let rows = self.reader.next_rows(self.state.options.batch_rows).await?;
             reads += 1;
             for row in &rows.rows {
@@ -151,9 +162,7 @@ impl Following {
     }
 
     async fn long_poll(mut self) -> Result<Response, Refusal> {
-        let Ok(_waiting) = Arc::clone(&self.state.subscribers).try_acquire_owned() else {
-            return Err(Refusal::Busy);
-        };
+        let _waiting = self.state.admit(self.client)?;
         let until = Instant::now() + self.state.options.long_poll_timeout;
         loop {
             let page = self.page().await?;
@@ -169,9 +178,7 @@ impl Following {
     }
 
     async fn events(mut self) -> Result<Response, Refusal> {
-        let Ok(waiting) = Arc::clone(&self.state.subscribers).try_acquire_owned() else {
-            return Err(Refusal::Busy);
-        };
+        let waiting = self.state.admit(self.client)?;
         // Read before the head is sent, so that what cannot be read is refused as such.
         let first = self.page().await?;
         let body = Body::live(async move |feed| {

@@ -12,14 +12,18 @@ use http::{HeaderName, HeaderValue};
 use super::State;
 use super::refusal::Refusal;
 use super::segments::blocking;
+use crate::addresses;
 use crate::forms::{DEFLATE_WINDOW_BITS, Form};
 use crate::live::Subscriber;
+use crate::metrics::CursorMode;
 use crate::resolve::{self, Start};
 
 /// The subprotocol of proposal 0015.
 const SUBPROTOCOL: &str = "xrpc.v1.json";
 /// Where a feed may begin at the earliest, told with the answer to the handshake.
 const FLOOR_SEQ: HeaderName = HeaderName::from_static("x-jetstream-floor-seq");
+/// When that was seen, in microseconds since the Unix epoch.
+const FLOOR_TIME: HeaderName = HeaderName::from_static("x-jetstream-floor-time");
 
 pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> Result<Response, Refusal> {
     let encoding = request.headers().get("socket-encoding").and_then(|value| value.to_str().ok());
@@ -27,7 +31,10 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
     let wanted = Subscription::parse(wire, query, encoding, dictionary::known(wire))?;
     let (archive, lookback) = (state.archive.clone(), state.options.lookback);
     let cursor = wanted.cursor;
-    let start = blocking(move || Ok(resolve::start(&archive, lookback, wire, cursor)?)).await?;
+    let start = blocking(move || Ok(resolve::start(&archive, lookback, wire, cursor)?)).await;
+    let mode = start.as_ref().map_or(CursorMode::Failed, |start| start.mode(cursor, lookback));
+    state.metrics.count_cursor(mode);
+    let start = start?;
     let waits_for_hello = wanted.require_hello && wire != Wire::Events;
     let (start, notice) = match start {
         // What comes while the answer is on its way belongs to the feed, unless the client has yet to say what it wants.
@@ -43,7 +50,9 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         deflate: may_deflate.then(deflate_options),
     };
     let accepted = accept(&request, &options)?;
-    let Ok(permit) = Arc::clone(&state.subscribers).try_acquire_owned() else { return Err(Refusal::Busy) };
+    let client = addresses::client(&request, state.options.trust_forwarded);
+    let admitted = state.admit(client)?;
+    let replay = state.admit_replay(client, start)?;
     let deflate = accepted.deflate;
     let form = match wanted.compression {
         Compression::Zstd(id) => dictionary::find(id).map_or(Form::Text, Form::Zstd),
@@ -58,6 +67,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         start,
         notice,
         waits_for_hello,
+        replay,
     };
     let socket_options = connection_options(state);
     let floor = resolve::floor(&state.archive, state.options.lookback);
@@ -65,10 +75,13 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         Body::upgrade(async move |stream| {
             let socket = WebSocket::server(stream, deflate.as_ref(), socket_options);
             subscriber.run(socket).await;
-            drop(permit);
+            drop(admitted);
         })
     });
     response.headers_mut().insert(FLOOR_SEQ, HeaderValue::from(floor));
+    if let Some(time) = resolve::floor_time(&state.archive, floor) {
+        response.headers_mut().insert(FLOOR_TIME, HeaderValue::from(time));
+    }
     Ok(response)
 }
 

@@ -210,3 +210,41 @@ async fn dictionaries_are_handed_out_by_id() {
     assert_eq!((unknown.status, &unknown.json()["error"]), (404, &json!("DictionaryNotFound")));
     assert_eq!(world.get(&format!("{XRPC}getZstdDictionary?id=x"), "").await.status, 400);
 }
+
+/// The date is that of the file that is sent, as it is now, and serves as a condition where there is no tag.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_as_old_as_it_is_and_asked_for_on_that_condition() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::real(dir.path());
+    world.add(records(20));
+    world.seal();
+    let list = world.get(&format!("{XRPC}listSegments"), "").await.json();
+    let name = list["segments"][0]["name"].as_str().expect("a name");
+    let segment = format!("{XRPC}getSegment?name={name}");
+    let block = format!("{XRPC}getBlock?segment={name}&blockIndex=1");
+    let date = |s: u64| httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_secs(s));
+    for changed in [1_700_000_000, 1_750_000_000] {
+        let file = std::fs::File::options().write(true).open(dir.path().join(name)).expect("a file");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(changed * 1000 + 700);
+        file.set_modified(time).expect("a time");
+        let (now, before, after) = (date(changed), date(changed - 1), date(changed + 1));
+        for target in [&segment, &block] {
+            let whole = world.get(target, "").await;
+            assert_eq!(whole.header("last-modified"), Some(&*now.to_lowercase()));
+            let etag = whole.header("etag").expect("a tag").to_owned();
+            for (headers, status) in [
+                (format!("if-modified-since: {now}\r\n"), 304),
+                (format!("if-modified-since: {after}\r\n"), 304),
+                (format!("if-modified-since: {before}\r\n"), 200),
+                (format!("if-modified-since: {now}\r\nif-none-match: \"x\"\r\n"), 200),
+                (format!("if-modified-since: {before}\r\nif-none-match: {etag}\r\n"), 304),
+                (format!("if-unmodified-since: {before}\r\n"), 412),
+                (format!("if-unmodified-since: {now}\r\n"), 200),
+                (format!("range: bytes=0-9\r\nif-range: {now}\r\n"), 206),
+                (format!("range: bytes=0-9\r\nif-range: {before}\r\n"), 200),
+            ] {
+                assert_eq!(world.get(target, &headers).await.status, status, "{headers}");
+            }
+        }
+    }
+}

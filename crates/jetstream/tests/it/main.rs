@@ -1,6 +1,7 @@
 //! The surface over real sockets, on an archive on a simulated disk.
 
 mod archive;
+mod bounds;
 mod live;
 mod old_cursors;
 mod stream;

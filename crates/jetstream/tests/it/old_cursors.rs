@@ -53,7 +53,10 @@ async fn the_floor_is_told_with_the_answer() {
     let world = world();
     let client = world.subscribe("/subscribe").await;
     assert_eq!(client.0.headers["x-jetstream-floor-seq"], "21");
-    assert_eq!(world.get("/status", "").await.json()["floorSeq"], 21);
+    let time = BEGIN + 20_000_000;
+    assert_eq!(client.0.headers["x-jetstream-floor-time"], time.to_string());
+    let status = world.get("/status", "").await.json();
+    assert_eq!((&status["floorSeq"], &status["floorTime"]), (&21.into(), &time.into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
+use alluvium_env::Env;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_env::{Disk, Env};
 use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
@@ -38,6 +38,15 @@ impl World {
     }
 
     pub(crate) fn with(options: Options) -> Self {
+        Self::build(options, |_| {})
+    }
+
+    /// Only what is in no block is in memory.
+    pub(crate) fn cold(options: Options) -> Self {
+        Self::build(options, |archive| archive.hot_bytes = 0)
+    }
+
+    fn build(options: Options, change: impl FnOnce(&mut ArchiveOptions)) -> Self {
         let disk = SimDisk::new(1);
         let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
         let env = Env {
@@ -45,12 +54,29 @@ impl World {
             random: Arc::new(SeededRandom::new(1)),
             disk: Arc::new(disk.clone()),
         };
-        disk.create_dir_all(Path::new(DIR)).expect("a directory");
-        let store = LogStore::open(&disk, Path::new("/archive/store")).expect("a store");
-        let archive_options = ArchiveOptions {
+        Self::start((env, disk, clock), Path::new(DIR), options, change)
+    }
+
+    /// With files that the system keeps.
+    pub(crate) fn real(dir: &Path) -> Self {
+        let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
+        let env = Env { clock: Arc::clone(&clock) as Arc<_>, ..Env::real() };
+        Self::start((env, SimDisk::new(1), clock), dir, Options::default(), |_| {})
+    }
+
+    fn start(
+        (env, disk, clock): (Env, SimDisk, Arc<ManualClock>),
+        dir: &Path,
+        options: Options,
+        change: impl FnOnce(&mut ArchiveOptions),
+    ) -> Self {
+        env.disk.create_dir_all(dir).expect("a directory");
+        let store = LogStore::open(&*env.disk, &dir.join("store")).expect("a store");
+        let mut archive_options = ArchiveOptions {
             blocks: WriteLimits { block_rows: 8, ..WriteLimits::default() },
-            ..ArchiveOptions::new(DIR)
+            ..ArchiveOptions::new(dir)
         };
+        change(&mut archive_options);
         let (archive, _) = Archive::open(env, Arc::new(store), archive_options).expect("an archive");
         let shutdown = Shutdown::new();
         let surface = Surface::new(archive.clone(), options, shutdown.clone());

@@ -75,6 +75,15 @@ impl Summary {
         &self.infos
     }
 
+    /// What the block with this number has.
+    pub fn block_filter(&self, block: usize) -> Option<BlockFilter> {
+        let (dids, numbers) = (self.block_dids.get(block)?, self.block_collections.get(block)?);
+        // Built here, so it parses.
+        let filter = Filter::parse(filter_of(dids.len(), dids)).ok();
+        let collections = numbers.iter().filter_map(|number| self.collections.get(*number as usize));
+        Some(BlockFilter { filter, collections: collections.cloned().collect() })
+    }
+
     /// Header and footer of a segment whose frames end at `footer_offset`, as bytes and as what they say.
     pub fn finish(self, footer_offset: u64, encoder: &mut Encoder) -> Result<Sealing, Error> {
         let mut footer = index::encode(&self.infos);
@@ -120,6 +129,25 @@ impl Summary {
             block_filters: block_filters.into_iter().map(parsed).collect::<Result<_, _>>()?,
         };
         Ok(Sealing { header: header.encode(), footer, metadata: Arc::new(metadata) })
+    }
+}
+
+/// What a block has of a segment that is not sealed yet: what the footer will say of it.
+#[derive(Clone, Debug)]
+pub struct BlockFilter {
+    filter: Option<Filter>,
+    collections: Box<[Collection]>,
+}
+
+impl BlockFilter {
+    /// False only if no row of the block has this DID.
+    pub fn may_contain(&self, did: DidHash) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(did))
+    }
+
+    /// Its collections and sentinels. What they count is not only of this block.
+    pub fn collections(&self) -> &[Collection] {
+        &self.collections
     }
 }
 

@@ -5,5 +5,6 @@
 mod crashes;
 mod damage;
 mod model;
+mod prepared;
 mod replacing;
 mod world;

@@ -12,7 +12,7 @@ use alluvium_engine::{
 };
 use alluvium_streams::{CacheVisibility, limits as streams};
 
-use super::value::{ByteSize, LogFilter, LogFormat, PublicUrl, StoreChoice, Value};
+use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
 #[derive(Debug)]
@@ -142,6 +142,12 @@ options! {
     /// Size of a journal segment of a new data directory. At least twice `append-bytes-max`, so that a smaller one
     /// needs that smaller too.
     "segment-bytes" => segment_bytes: ByteSize = ByteSize(SEGMENT_BYTES_DEFAULT as u64);
+    /// Where `/metrics` is: `main` beside everything else, if the server listens on a loopback address; an address and port
+    /// of its own, together with `/healthz` and `/readyz`, which answers during recovery and shutdown too; or `off`.
+    "metrics-listen" => metrics_listen: MetricsPlace = MetricsPlace::Main;
+    /// The OpenTelemetry collector that traces and metrics are exported to, by OTLP over HTTP, as in
+    /// `http://127.0.0.1:4318`. Empty: none. Only in builds with the cargo feature `otlp`.
+    "otlp-endpoint" => otlp_endpoint: PublicUrl = PublicUrl(None);
     /// Which log lines are written to standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`),
     /// `target=level` pairs for parts of the program, or both, with commas between, as in `warn,alluvium_engine=debug`.
     "log" => log: LogFilter = LogFilter("info".to_owned());

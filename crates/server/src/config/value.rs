@@ -281,6 +281,55 @@ impl Value for PublicUrl {
     }
 }
 
+/// Where `/metrics` is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MetricsPlace {
+    /// Beside everything else, while that is reached from this machine only.
+    Main,
+    /// At an address of its own, with `/healthz` and `/readyz`.
+    Own(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl Value for MetricsPlace {
+    const KIND: &'static str = "main|off|ADDRESS:PORT";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "main" => Ok(Self::Main),
+            "off" => Ok(Self::Off),
+            _ => text.parse().map(Self::Own).map_err(|_| {
+                "expected `main`, `off`, or an IP address and a port, as in `127.0.0.1:9464`".to_owned()
+            }),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Main => "main".to_owned(),
+            Self::Own(address) => address.to_string(),
+            Self::Off => "off".to_owned(),
+        }
+    }
+}
+
+impl FromStr for MetricsPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LogFormat {

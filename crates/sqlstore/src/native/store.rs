@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::bounds::Bounds;
 use crate::native::connection::{Connection, Runner};
+use crate::native::counters::{Counted, Counters};
 use crate::native::jobs::Jobs;
 use crate::native::open::{self, OpenError};
 use crate::native::options::{ReadMode, SqliteOptions};
@@ -51,6 +52,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     jobs: Arc<Jobs>,
+    counters: Arc<Counters>,
     readers: Readers,
     waiters: Arc<Waiters>,
     /// Reads and waits that may be under way.
@@ -83,6 +85,7 @@ impl SqliteStore {
             clock: Arc::clone(&env.clock),
             random: Arc::clone(&env.random),
             jobs: Arc::new(Jobs::new(&options)),
+            counters: Arc::default(),
             readers: Readers::new(path.to_owned(), &options),
             waiters: Arc::default(),
             places: Semaphore::new(options.waiters_max.min(Semaphore::MAX_PERMITS)),
@@ -94,6 +97,7 @@ impl SqliteStore {
             jobs: Arc::clone(&shared.jobs),
             waiters: Arc::clone(&shared.waiters),
             clock: Arc::clone(&env.clock),
+            counters: Arc::clone(&shared.counters),
             options,
             data_version: 0,
             // What a crash left unswept.
@@ -112,6 +116,16 @@ impl SqliteStore {
     /// the disk. Opening it again finds out.
     pub async fn failed(&self) {
         self.shared().jobs.gave_up().await;
+    }
+
+    /// What was counted since it was opened.
+    pub fn counted(&self) -> Counted {
+        self.shared().counters.counted()
+    }
+
+    /// Whether data was refused within the last seconds because the disk has no room.
+    pub fn is_full(&self) -> bool {
+        self.shared().counters.is_full(self.shared().clock.now_ms())
     }
 
     /// The ceilings that it was opened with.

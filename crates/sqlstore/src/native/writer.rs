@@ -15,6 +15,7 @@ use alluvium_env::Clock;
 use alluvium_protocol::store::StoreFault;
 
 use crate::native::connection::{Connection, fault};
+use crate::native::counters::Counters;
 use crate::native::jobs::{GroupLimit, Job, Jobs};
 use crate::native::options::SqliteOptions;
 use crate::native::room::Room;
@@ -33,6 +34,7 @@ pub(crate) struct Writer {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) options: SqliteOptions,
     /// `PRAGMA data_version` as of the last transaction: another number means that another process wrote.
     pub(crate) data_version: i64,
@@ -88,6 +90,7 @@ impl Writer {
                 count = self.room.front(self.sql.raw(), &group);
             }
             let is_full = count == 0;
+            self.counters.has_room(!is_full, self.clock.now_ms());
             if is_full {
                 count = self.room.front_without(&group);
             }
@@ -129,9 +132,15 @@ impl Writer {
             self.roll_back();
             return Outcome::Broken;
         }
+        let began_us = self.clock.now_us();
         match self.execute("COMMIT") {
-            Ok(()) => Outcome::Committed,
+            Ok(()) => {
+                let took_us = self.clock.now_us().saturating_sub(began_us);
+                self.counters.committed(group.len(), took_us);
+                Outcome::Committed
+            }
             Err(error) => {
+                self.counters.failed();
                 self.roll_back();
                 Outcome::Failed(self.failed(&error))
             }

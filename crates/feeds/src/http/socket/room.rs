@@ -24,6 +24,10 @@ impl Budget {
         Self { held: AtomicUsize::new(0), bytes_max }
     }
 
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_used_up(&self) -> bool {
         self.held.load(Ordering::Relaxed) >= self.bytes_max
     }

@@ -60,12 +60,12 @@ fn a_drop_is_followed_by_a_repair() {
     let mut known = Known::new(&author);
     known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
     let lost = author.commit(&[("app.test.note/b", Some("2"))]);
-    let step = known.with(|account, context| account.dropped(&lost.rev, context));
+    let step = known.with(|account, context| account.dropped(&lost.rev, Asks::default(), context));
     assert_eq!(step.schedule, Some(Schedule::At(NOW_US / 1000)));
     let repair = known.account.repair().expect("a repair").clone();
     assert_eq!((repair.cause, &repair.target), (Cause::Dropped, &lost.rev));
     assert_eq!(step.changes, [Change::Repair(author.did.to_string(), Some(repair))]);
-    let again = known.with(|account, context| account.dropped(&lost.rev, context));
+    let again = known.with(|account, context| account.dropped(&lost.rev, Asks::default(), context));
     assert_eq!(again, Step::default(), "a repair is stored once");
     let step = known.fetch(&author);
     assert_eq!(keys(&step), [(Kind::Sync, ""), (Kind::CreateResync, "a"), (Kind::CreateResync, "b")]);
@@ -77,7 +77,7 @@ fn a_repair_that_finds_what_is_known_archives_nothing() {
     let mut author = Author::new("alice");
     let mut known = Known::new(&author);
     known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
-    known.with(|account, context| account.dropped("", context));
+    known.with(|account, context| account.dropped("", Asks::default(), context));
     author.sign();
     let step = known.fetch(&author);
     assert_eq!((step.rows.len(), step.notes), (0, vec![Note::Repaired]));
@@ -90,7 +90,7 @@ fn a_repository_older_than_what_is_known_by_now_is_dropped() {
     let mut author = Author::new("alice");
     let mut known = Known::new(&author);
     known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
-    known.with(|account, context| account.dropped("", context));
+    known.with(|account, context| account.dropped("", Asks::default(), context));
     let old = author.clone();
     known.commit(&author.commit(&[("app.test.note/b", Some("2"))]));
     let step = known.fetch(&old);
@@ -283,7 +283,7 @@ fn two_repositories_of_one_revision_are_one_too_many() {
     known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
     twin.commit(&[("app.test.note/a", Some("2"))]);
     assert_eq!(twin.rev, author.rev);
-    known.with(|account, context| account.dropped("", context));
+    known.with(|account, context| account.dropped("", Asks::default(), context));
     let step = known.fetch(&twin);
     assert!(step.rows.is_empty() && matches!(step.schedule, Some(Schedule::At(_))));
     assert_eq!(known.account.chain(), Some(&chain(&author)));

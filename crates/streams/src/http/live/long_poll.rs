@@ -17,6 +17,7 @@ use crate::{
         read::{Wanted, describe, framing, set_cursor},
     },
     state::State,
+    waiters::Kind,
 };
 
 /// Answers with what is wanted, waiting for it if need be.
@@ -53,7 +54,7 @@ async fn wait_for_data(
     wanted: Wanted,
     mut found: Found,
 ) -> Result<Found, Failure> {
-    let _waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
+    let _waiting = streams.waiters.take(Kind::LongPoll).ok_or(Failure::WaitersBusy)?;
     let deadline = Instant::now() + streams.options.long_poll_timeout;
     let renewal = renewal_period(source.facts().lifetime);
     while found.len == 0 && !found.closed {

@@ -30,7 +30,7 @@ use crate::{
     },
     limits::{SSE_CYCLE_JITTER_PERCENT, SSE_HEARTBEAT, SSE_PIECE_BYTES},
     state::State,
-    waiters::Waiting,
+    waiters::{Kind, Waiting},
 };
 
 /// Starts the response. Its first events are read before the head is sent, so that a stream that cannot be read is
@@ -42,7 +42,7 @@ pub(in crate::http) async fn handle(
     from: Offset,
     cursor: u64,
 ) -> Result<Response, Failure> {
-    let waiting = streams.waiters.take().ok_or(Failure::WaitersBusy)?;
+    let waiting = streams.waiters.take(Kind::Subscriber).ok_or(Failure::WaitersBusy)?;
     let head = source.facts();
     let encoding = head.content_type.sse_encoding();
     let jitter = streams.random_below(SSE_CYCLE_JITTER_PERCENT + 1);

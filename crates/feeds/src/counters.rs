@@ -1,0 +1,60 @@
+//! What is counted of feeds.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use alluvium_feed_protocol::Response;
+
+/// Counts of one service.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    appends: AtomicU64,
+    blocks: AtomicU64,
+    queries: AtomicU64,
+    blocks_read: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counted {
+    /// Spaces that are open at this moment.
+    pub open_spaces: u64,
+    /// Appends that are durable, repetitions among them.
+    pub appends: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Queries that were answered with blocks, or with none.
+    pub queries: u64,
+    /// The blocks of their answers.
+    pub blocks_read: u64,
+    /// Messages that were answered with an error.
+    pub refused: u64,
+}
+
+impl Counters {
+    /// Counts what a message came to.
+    pub(crate) fn count(&self, answer: &Response) {
+        let (one, number) = match answer {
+            Response::Append(append) => (&self.appends, Some((&self.blocks, append.positions.len()))),
+            Response::Query(page) => (&self.queries, Some((&self.blocks_read, page.blocks.len()))),
+            Response::Error(_) => (&self.refused, None),
+            _ => return,
+        };
+        one.fetch_add(1, Relaxed);
+        if let Some((counter, number)) = number {
+            counter.fetch_add(number as u64, Relaxed);
+        }
+    }
+
+    /// The counts now.
+    pub(crate) fn counted(&self, open_spaces: usize) -> Counted {
+        Counted {
+            open_spaces: open_spaces as u64,
+            appends: self.appends.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            queries: self.queries.load(Relaxed),
+            blocks_read: self.blocks_read.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Brings what a server has counted, and whether it is well, to its operator.
+
+use std::sync::Arc;
+
+use alluvium_env::Env;
+use alluvium_feeds::Service;
+use alluvium_feeds::http::{
+    MOUNT as FEEDS_MOUNT, OPERATIONS as FEED_OPERATIONS, Surface, operation as feed_operation,
+};
+use alluvium_streams::{Backend, Operation, Streams, operation};
+use http::{Method, Uri};
+
+use crate::config::Config;
+use crate::metrics;
+use crate::sight::{HEALTH_PATH, METRICS_PATH, Operations, READY_PATH, Sight, Unready};
+use crate::store::OpenStore;
+
+/// The operations about the server itself.
+const OWN: &[&str] = &["health", "ready", "metrics"];
+const STREAM_COUNT: usize = Operation::ALL.len();
+const COUNT: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
+
+static NAMES: [&str; COUNT] = names();
+
+/// All operations: those of streams, those of feeds, and those about the server itself.
+pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of };
+
+const fn names() -> [&'static str; COUNT] {
+    let mut names = [""; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        names[at] = if at < STREAM_COUNT {
+            Operation::ALL[at].name()
+        } else if at < STREAM_COUNT + FEED_OPERATIONS.len() {
+            FEED_OPERATIONS[at - STREAM_COUNT]
+        } else {
+            OWN[at - STREAM_COUNT - FEED_OPERATIONS.len()]
+        };
+        at += 1;
+    }
+    names
+}
+
+fn operation_of(method: &Method, uri: &Uri) -> usize {
+    let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
+    match uri.path() {
+        HEALTH_PATH => own(0),
+        READY_PATH => own(1),
+        METRICS_PATH => own(2),
+        path if path.starts_with(FEEDS_MOUNT) => STREAM_COUNT + feed_operation(method, uri),
+        _ => operation(method, uri) as usize,
+    }
+}
+
+/// Has shown what the store counts, and asks it whether it is well.
+pub(crate) fn watch_store(sight: &Sight, config: &Config, store: &OpenStore) {
+    let (choice, durability) = (config.store.clone(), config.durability);
+    sight.add(move |page| metrics::store(page, &choice, durability));
+    let recovery = store.recovery();
+    sight.add(move |page| {
+        metrics::recovery(page, recovery.took.as_secs_f64(), recovery.streams, recovery.segments);
+    });
+    match store.backend() {
+        Backend::Engine(engine) => {
+            let shown = engine.clone();
+            sight.add(move |page| metrics::engine(page, &shown));
+            sight.health().watch(move || {
+                if !engine.is_running() {
+                    return Some(Unready::StoreFailed);
+                }
+                engine.is_full().then_some(Unready::DiskFull)
+            });
+        }
+        // One that has failed ends the process.
+        Backend::Sqlite(store) => {
+            let shown = store.clone();
+            sight.add(move |page| metrics::sqlite(page, &shown));
+            sight.health().watch(move || store.is_full().then_some(Unready::DiskFull));
+        }
+    }
+}
+
+/// Has shown what the surfaces hold.
+pub(crate) fn watch_doors(
+    sight: &Sight,
+    config: &Config,
+    streams: &Streams,
+    feeds: Option<(&Arc<Service>, &Surface)>,
+) {
+    let (streams, waiters_max) = (streams.clone(), config.waiters_max);
+    sight.add(move |page| metrics::streams(page, &streams, waiters_max));
+    if let Some((service, surface)) = feeds {
+        let (service, surface) = (Arc::clone(service), surface.clone());
+        sight.add(move |page| metrics::feeds(page, &service, &surface));
+    }
+}
+
+/// What an operator sees of this server.
+pub(crate) fn sight(env: &Env) -> Arc<Sight> {
+    Sight::new(env, OPERATIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_operation_has_a_name_of_its_own_and_its_request_is_found() {
+        assert_eq!(NAMES.iter().collect::<BTreeSet<_>>().len(), COUNT);
+        for (request, expected) in [
+            ("GET /metrics", "metrics"),
+            ("GET /healthz", "health"),
+            ("GET /readyz", "ready"),
+            ("POST /v1/stream/metrics", "append"),
+            ("POST /feeds/v1/spaces/s/append", "feed_append"),
+            ("GET /", "other"),
+        ] {
+            let (method, uri) = request.split_once(' ').expect("a method");
+            let method = Method::try_from(method).expect("a method");
+            let found = operation_of(&method, &uri.parse().expect("a path"));
+            assert_eq!(NAMES[found], expected, "{request}");
+        }
+    }
+}

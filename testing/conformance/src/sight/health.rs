@@ -1,0 +1,168 @@
+//! `/healthz` and `/readyz`: during recovery, in between, on a full disk, and while the server stops.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{scrape, wait_until};
+use crate::check::Report;
+use crate::failed_sync::limit_files;
+use crate::http::Connection;
+use crate::server::Launch;
+use crate::tools;
+
+const TEXT: (&str, &str) = ("content-type", "text/plain");
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+pub(super) fn run(binary: &Path, report: &mut Report) {
+    report.check("a server is alive while it recovers, and ready once it has", || recovering(binary));
+    report.check("a server that stops is not ready, and its own address says so to the end", || {
+        stopping(binary)
+    });
+    report.check("a server without room for writes is not ready until there is some", || full(binary));
+    report.check("metrics are where they are told to be, and nowhere else", || places(binary));
+}
+
+/// An address that nobody has just now.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Status and error code of an answer.
+fn ask(address: SocketAddr, path: &str) -> Result<(u16, String)> {
+    let answer = Connection::open(address)?.call("GET", path, &[], &[])?;
+    Ok((answer.status, answer.code()))
+}
+
+fn not_ready() -> (u16, String) {
+    (503, "not_ready".to_owned())
+}
+
+/// A process that is ended with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Recovery comes to no end while the file that it begins with is a pipe that nobody writes to.
+fn recovering(binary: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let data = scratch.path().join("data");
+    let own = free_address()?;
+    let mut launch = Launch::new(binary, &data, &["--shards", "1", "--metrics-listen", &own.to_string()]);
+    let server = launch.start()?;
+    launch.listen = server.address;
+    Connection::open(server.address)?.send("PUT", "a", &[TEXT], b"kept")?.expect(&[201], "create")?;
+    server.stop()?;
+    let manifest = fs::read_dir(&data)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path().join("MANIFEST")))
+        .find(|path| path.is_file())
+        .context("no manifest")?;
+    let kept = manifest.with_extension("kept");
+    fs::rename(&manifest, &kept)?;
+    tools::run(Command::new("mkfifo").arg(&manifest))?;
+    let stuck = Ended(launch.spawn()?);
+    for address in [own, launch.listen] {
+        wait_until("it listens", || Ok(Connection::open(address).is_ok()))?;
+        ensure!(ask(address, "/healthz")?.0 == 200, "{address}: not alive");
+        ensure!(ask(address, "/readyz")? == not_ready(), "{address}: ready");
+    }
+    let shown = scrape(own)?;
+    ensure!(shown.value("alluvium_ready", &[]) == Some(0.0), "ready, by the metrics");
+    drop(stuck);
+    fs::remove_file(&manifest)?;
+    fs::rename(&kept, &manifest)?;
+    let server = launch.start()?;
+    for address in [own, server.address] {
+        ensure!(ask(address, "/readyz")?.0 == 200, "{address}: not ready");
+    }
+    ensure!(scrape(own)?.value("alluvium_ready", &[]) == Some(1.0), "not ready, by the metrics");
+    server.stop()?;
+    Ok(())
+}
+
+/// A body that is still being sent keeps the server from its end.
+fn stopping(binary: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let own = free_address()?;
+    let flags = ["--shutdown-timeout", "60s", "--metrics-listen", &own.to_string()];
+    let mut server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+    let mut connection = Connection::open(server.address)?;
+    connection.send("PUT", "a", &[TEXT], &[])?.expect(&[201], "create")?;
+    connection.begin("POST", "/v1/stream/a", &[TEXT, ("content-length", "2")])?;
+    wait_until("the request is there", || {
+        Ok(scrape(own)?.value("alluvium_requests_in_flight", &[]) == Some(1.0))
+    })?;
+    ensure!(ask(own, "/readyz")?.0 == 200, "not ready before");
+    let pid = Pid::from_raw(i32::try_from(server.pid())?).context("process id")?;
+    kill_process(pid, Signal::TERM)?;
+    wait_until("it is not ready", || Ok(ask(own, "/readyz")? == not_ready()))?;
+    ensure!(ask(own, "/healthz")?.0 == 200, "not alive");
+    ensure!(scrape(own)?.value("alluvium_ready", &[]) == Some(0.0), "ready, by the metrics");
+    connection.write(b"ok")?;
+    connection.finish()?.expect(&[204], "the append")?;
+    let status = server.wait_exit()?;
+    ensure!(status.success(), "it ended with {status}");
+    Ok(())
+}
+
+fn full(binary: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let flags = ["--shards", "1", "--segment-bytes", "2MiB", "--append-bytes-max", "1MiB"];
+    let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+    let mut connection = Connection::open(server.address)?;
+    connection.send("PUT", "a", &[TEXT], &[])?.expect(&[201], "create")?;
+    limit_files(&server, Some(SEGMENT_BYTES - 1))?;
+    let body = vec![b'x'; 256 * 1024];
+    wait_until("the disk is full", || Ok(connection.send("POST", "a", &[TEXT], &body)?.status == 507))?;
+    ensure!(ask(server.address, "/readyz")? == not_ready(), "ready on a full disk");
+    ensure!(ask(server.address, "/healthz")?.0 == 200, "not alive on a full disk");
+    connection.send("GET", "a?offset=-1", &[], &[])?.expect(&[200], "a read on a full disk")?;
+    let refused = scrape(server.address)?;
+    let refused = refused.value("alluvium_writes_refused_total", &[("reason", "disk_full")]);
+    ensure!(refused >= Some(1.0), "{refused:?} refused writes");
+    limit_files(&server, None)?;
+    // Nobody needs to write for that.
+    wait_until("there is room again", || Ok(ask(server.address, "/readyz")?.0 == 200))?;
+    connection.send("POST", "a", &[TEXT], &body)?.expect(&[204], "an append once there is room")?;
+    server.stop()?;
+    Ok(())
+}
+
+fn places(binary: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let data = scratch.path().join("data");
+    let own = free_address()?.to_string();
+    let start = |flags: &[&str]| Launch::new(binary, &data, flags).start();
+    let server = start(&["--metrics-listen", &own])?;
+    ensure!(ask(server.address, "/metrics")?.0 == 404, "also at the main address");
+    scrape(own.parse()?)?;
+    ensure!(ask(own.parse()?, "/v1/stream/a")? == (404, "no_such_resource".to_owned()), "streams, too");
+    let taken = Command::new(binary)
+        .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", &own, "--data-dir"])
+        .arg(scratch.path().join("other"))
+        .output()?;
+    ensure!(taken.status.code() == Some(69), "a taken address: {}", taken.status);
+    server.stop()?;
+    let server = start(&["--metrics-listen", "off"])?;
+    ensure!(ask(server.address, "/metrics")?.0 == 404, "metrics that are off");
+    ensure!(ask(server.address, "/readyz")?.0 == 200, "not ready");
+    let post = Connection::open(server.address)?.call("POST", "/readyz", &[], &[])?;
+    ensure!((post.status, post.header("allow")) == (405, Some("GET, HEAD")), "POST: {post:?}");
+    server.stop()?;
+    let mut launch = Launch::new(binary, &data, &[]);
+    launch.listen = SocketAddr::from(([0, 0, 0, 0], 0));
+    let server = launch.start()?;
+    let local = SocketAddr::from(([127, 0, 0, 1], server.address.port()));
+    ensure!(ask(local, "/metrics")?.0 == 404, "metrics for everybody");
+    server.stop()?;
+    Ok(())
+}
