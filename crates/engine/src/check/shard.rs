@@ -34,6 +34,8 @@ pub(super) struct ShardCheck<'a> {
     checked: &'a mut Checked,
     report: &'a mut dyn FnMut(Finding),
     is_whole: bool,
+    /// The numbers of tables that could not be opened.
+    unreadable: HashSet<u64>,
 }
 
 impl<'a> ShardCheck<'a> {
@@ -43,7 +45,7 @@ impl<'a> ShardCheck<'a> {
         checked: &'a mut Checked,
         report: &'a mut dyn FnMut(Finding),
     ) -> Self {
-        Self { env, dir, checked, report, is_whole: true }
+        Self { env, dir, checked, report, is_whole: true, unreadable: HashSet::new() }
     }
 
     fn disk(&self) -> &'a dyn Disk {
@@ -109,6 +111,7 @@ impl<'a> ShardCheck<'a> {
             Ok(table) => table,
             Err(error) => {
                 self.table_fault(error);
+                self.unreadable.insert(number);
                 return None;
             }
         };
@@ -157,13 +160,21 @@ impl<'a> ShardCheck<'a> {
                 Err(error) => return self.checkpoint_fault(error),
             };
             match rebuilt {
-                Ok((rebuilt, extents)) => match hold_runs(tables, rebuilt.id, &extents) {
-                    Some(runs) => {
-                        let extents = Extents { tables: runs, ..Extents::default() };
-                        streams.insert(rebuilt.id, (rebuilt, extents));
+                Ok((rebuilt, extents)) => {
+                    let mut runs = hold_runs(tables, rebuilt.id, &extents);
+                    if runs.is_none() && extents.iter().any(|extent| self.unreadable.contains(&extent.table))
+                    {
+                        // That was told of the table.
+                        runs = Some(Vec::new());
                     }
-                    None => self.inconsistent(Inconsistent::Extent(rebuilt.id.0)),
-                },
+                    match runs {
+                        Some(runs) => {
+                            let extents = Extents { tables: runs, ..Extents::default() };
+                            streams.insert(rebuilt.id, (rebuilt, extents));
+                        }
+                        None => self.inconsistent(Inconsistent::Extent(rebuilt.id.0)),
+                    }
+                }
                 Err(source) => self.inconsistent(source),
             }
         }
