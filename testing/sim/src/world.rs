@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvium_engine::{Durability, Engine, Limits, Options, Threads};
+use alluvium_engine::{Durability, Engine, Finding, FormatError, Limits, Options, Threads};
 use alluvium_env::Env;
 use alluvium_env::sim::{FaultRule, ManualClock, Rng, SeededRandom, SimDisk};
 
@@ -168,9 +168,12 @@ impl World {
         &self.model
     }
 
+    fn env(&self) -> Env {
+        Env { clock: self.clock.clone(), random: self.random.clone(), disk: Arc::new(self.disk.clone()) }
+    }
+
     pub(crate) fn open_engine(&self) -> Result<Engine, String> {
-        let env =
-            Env { clock: self.clock.clone(), random: self.random.clone(), disk: Arc::new(self.disk.clone()) };
+        let env = self.env();
         let faults = Arc::clone(&self.faults);
         let options = Options {
             durability: self.setup.durability,
@@ -200,6 +203,19 @@ impl World {
         self.disk.kill();
         self.engine = Some(self.open_engine()?);
         Ok(())
+    }
+
+    /// What a check of the closed data directory finds.
+    pub fn findings(&self) -> Result<Vec<Finding>, FormatError> {
+        let mut findings = Vec::new();
+        alluvium_engine::check(&self.env(), Path::new(DATA_DIR), &mut |finding| findings.push(finding))?;
+        Ok(findings)
+    }
+
+    /// Closes the engine without a word to its files.
+    pub fn close(&mut self) {
+        self.engine = None;
+        self.disk.kill();
     }
 
     /// Does one operation.
