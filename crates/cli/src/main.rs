@@ -2,6 +2,7 @@
 
 mod feed;
 mod jetstream;
+mod keep;
 mod serve;
 mod stream;
 mod token;
@@ -43,6 +44,18 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Look through a data directory or a backup that no server uses: every checksum, and what files say of each other.
+    #[command(after_help = keep::check_help())]
+    Check(keep::CheckArgs),
+    /// Take a backup: of a running server, or of a data directory that none runs on.
+    #[command(after_help = keep::keep_help())]
+    Backup(keep::BackupArgs),
+    /// Make a data directory of a backup.
+    ///
+    /// Every file is compared with the backup's manifest, the whole is checked, and only then put in place. Clients of
+    /// feeds notice that the server has another history, and heal.
+    #[command(after_help = keep::keep_help())]
+    Restore(keep::RestoreArgs),
     /// Watch what a server does: rates, latencies, what it holds.
     #[command(after_help = top::after_help())]
     Top(top::TopArgs),
@@ -78,6 +91,9 @@ fn main() -> ExitCode {
         Command::Bucket(args) => stream::bucket::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Check(args) => keep::check(&args),
+        Command::Backup(args) => keep::backup(&args),
+        Command::Restore(args) => keep::restore(&args),
         Command::Top(args) => top::run(&args),
     }
 }

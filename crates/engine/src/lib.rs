@@ -32,6 +32,7 @@
 mod append;
 mod appends;
 mod attributes;
+mod backup;
 mod batch;
 mod blocking;
 mod body;
@@ -80,6 +81,7 @@ mod upload;
 
 pub use alluvium_journal::FormatError;
 
+pub use crate::backup::{Backup, BackupError};
 pub use crate::bootstrap::{
     BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage,
 };

@@ -98,6 +98,16 @@ impl Format {
         format!("{facts}checksum {crc:08x}\n")
     }
 
+    /// Writes the mark of `dir`, durably: from then on it counts.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), IoFault> {
+        replace_file(disk, dir, FORMAT_NAME, self.encode().as_bytes())
+    }
+
+    /// The folder of a shard of the data directory `dir`.
+    pub fn shard_dir(dir: &Path, shard: u16) -> PathBuf {
+        dir.join(STREAMS_NAME).join(shard_name(shard))
+    }
+
     /// What the content of the file says.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidFormat> {
         const MALFORMED: InvalidFormat = InvalidFormat::Damaged(
@@ -221,7 +231,7 @@ impl DataDirectory {
 
     /// The folder of a shard. The caller creates it.
     pub fn shard_dir(&self, shard: u16) -> PathBuf {
-        self.dir.join(STREAMS_NAME).join(shard_name(shard))
+        Format::shard_dir(&self.dir, shard)
     }
 
     /// Writes the format, durably.
@@ -239,7 +249,7 @@ impl DataDirectory {
     }
 
     fn write(&mut self, format: Format) -> Result<Format, FormatError> {
-        replace_file(self.env.disk.as_ref(), &self.dir, FORMAT_NAME, format.encode().as_bytes())?;
+        format.write(self.env.disk.as_ref(), &self.dir)?;
         self.format = Some(format);
         Ok(format)
     }

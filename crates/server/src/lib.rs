@@ -7,6 +7,7 @@ mod access;
 pub mod config;
 mod exit;
 mod front;
+pub mod keep;
 mod logging;
 pub mod metrics;
 #[cfg(feature = "otlp")]

@@ -8,7 +8,7 @@ pub(crate) mod families;
 mod plumbing;
 
 pub use access::access;
-pub(crate) use doors::{feeds, streams, subscriptions};
+pub(crate) use doors::{backups, feeds, streams, subscriptions};
 pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;
 

@@ -7,16 +7,15 @@ use alluvium_env::Env;
 use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{ClosedGate, Gate, Limits, OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
-use alluvium_streams::Streams;
+use alluvium_streams::{Backend, Streams};
 use alluvium_subscriptions::http as subscriptions;
 use tokio::sync::SetOnce;
 
-use crate::config::{Config, MetricsPlace};
+use crate::config::{Config, MetricsPlace, StoreChoice};
+use crate::keep::{Backups, FEEDS, Keeper};
 use crate::sight::{Sight, Visibility};
 use crate::store::to_usize;
 
-/// The folder of feeds in the data directory.
-const FEEDS_FOLDER: &str = "feeds";
 /// How often expired subscriptions are removed.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
@@ -26,6 +25,7 @@ pub(crate) struct Doors {
     pub(crate) streams: Streams,
     pub(crate) feeds: Option<Surface>,
     pub(crate) subscriptions: Option<subscriptions::Surface>,
+    pub(crate) backups: Backups,
 }
 
 /// Everything that answers requests. Those that come before the doors are there wait for them, but for the ones about the
@@ -69,6 +69,7 @@ impl Handler for Site {
             (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
                 Box::pin(subscriptions.handle(request)).await
             }
+            _ if Backups::is_owned(request.uri().path()) => Box::pin(doors.backups.handle(request)).await,
             _ => doors.streams.handle(request).await,
         }
     }
@@ -79,13 +80,24 @@ pub(crate) fn open_feeds(config: &Config, env: Env) -> Result<Option<Arc<Service
     if !config.feeds {
         return Ok(None);
     }
-    let folder = config.data_dir.join(FEEDS_FOLDER);
+    let folder = config.data_dir.join(FEEDS);
     let options = FeedsOptions {
         spaces_max: config.feed_spaces_max,
         limits: feeds_limits(config),
         ..FeedsOptions::default()
     };
     Service::open(&folder, env, options).map(|service| Some(Arc::new(service)))
+}
+
+/// Who takes backups, if there is a folder for them.
+pub(crate) fn keeper(config: &Config, env: &Env, backend: Backend) -> Option<Arc<Keeper>> {
+    let folder = config.backup_dir.clone()?;
+    let store = match &config.store {
+        StoreChoice::Engine => None,
+        StoreChoice::Sqlite(path) => Some(path.clone()),
+    };
+    let feeds = config.feeds.then_some(config.data_dir.as_path());
+    Some(Arc::new(Keeper::new(env.clone(), folder, backend, store, feeds)))
 }
 
 fn feeds_limits(config: &Config) -> Limits {

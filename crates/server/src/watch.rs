@@ -11,6 +11,7 @@ use alluvium_streams::{Backend, Operation, Streams, operation};
 use http::{Method, Uri};
 
 use crate::config::Config;
+use crate::keep::{BACKUP_OPERATIONS, Backups, Keeper, operation as backup_operation};
 use crate::metrics;
 use crate::sight::{HEALTH_PATH, METRICS_PATH, Operations, READY_PATH, Sight, Unready};
 use crate::store::OpenStore;
@@ -18,7 +19,8 @@ use crate::store::OpenStore;
 /// The operations about the server itself.
 const OWN: &[&str] = &["health", "ready", "metrics"];
 const STREAM_COUNT: usize = Operation::ALL.len();
-const COUNT: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
+const BACKUPS: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
+const COUNT: usize = BACKUPS + BACKUP_OPERATIONS.len();
 
 static NAMES: [&str; COUNT] = names();
 
@@ -33,8 +35,10 @@ const fn names() -> [&'static str; COUNT] {
             Operation::ALL[at].name()
         } else if at < STREAM_COUNT + FEED_OPERATIONS.len() {
             FEED_OPERATIONS[at - STREAM_COUNT]
-        } else {
+        } else if at < BACKUPS {
             OWN[at - STREAM_COUNT - FEED_OPERATIONS.len()]
+        } else {
+            BACKUP_OPERATIONS[at - BACKUPS]
         };
         at += 1;
     }
@@ -52,6 +56,7 @@ fn operation_of(method: &Method, uri: &Uri) -> usize {
         HEALTH_PATH => own(0),
         READY_PATH => own(1),
         METRICS_PATH => own(2),
+        path if Backups::is_owned(path) => BACKUPS + backup_operation(path),
         path if path.starts_with(FEEDS_MOUNT) => STREAM_COUNT + feed_operation(method, uri),
         _ => operation(method, uri) as usize,
     }
@@ -108,6 +113,14 @@ pub(crate) fn watch_subscriptions(sight: &Sight, service: Option<&alluvium_subsc
     }
 }
 
+/// Has shown how backups went.
+pub(crate) fn watch_backups(sight: &Sight, keeper: Option<&Arc<Keeper>>) {
+    if let Some(keeper) = keeper {
+        let keeper = Arc::clone(keeper);
+        sight.add(move |page| metrics::backups(page, keeper.counted()));
+    }
+}
+
 /// What an operator sees of this server.
 pub(crate) fn sight(env: &Env) -> Arc<Sight> {
     Sight::new(env, OPERATIONS)
@@ -128,6 +141,8 @@ mod tests {
             ("GET /readyz", "ready"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),
+            ("PUT /v1/admin/backups/daily", "backup"),
+            ("GET /v1/admin/backups", "backup_list"),
             ("GET /", "other"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");

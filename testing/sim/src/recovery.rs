@@ -1,7 +1,10 @@
 //! Starting again: after a crash the engine must be where the model was after some of the commands that were under
 //! way, in order, and after all that were answered.
 
+use std::path::PathBuf;
+
 use alluvium_engine::{Durability, Finding, FormatError};
+use alluvium_env::Disk as _;
 use alluvium_protocol::Offset;
 
 use crate::client;
@@ -36,6 +39,20 @@ impl World {
             self.disk.kill();
         }
         self.start(candidates)
+    }
+
+    /// Has a copy made of what the running engine has, and goes on with that, as after the death of the process; whether
+    /// there is one. What waits to be committed is in none.
+    pub fn move_to_backup(&mut self) -> Result<bool, Violation> {
+        let target = PathBuf::from(format!("/srv/backup-{}", self.counts.restarts + self.disk.operations()));
+        let made = self.disk.create_dir_all(&target).is_ok() && self.engine()?.backup(&target).is_ok();
+        if self.disk.is_down() || !self.engine()?.is_running() {
+            self.recover(None)?;
+        } else if made {
+            self.dir = target;
+            self.recover(None)?;
+        }
+        Ok(made)
     }
 
     /// The states that may be found, for commands of which an unknown number became durable.

@@ -1,7 +1,7 @@
 //! One simulated world: a disk, a clock, the engine on them, and the model that says what must be.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,6 +104,8 @@ pub(crate) struct Waiting {
 pub struct World {
     pub(crate) setup: Setup,
     pub(crate) disk: SimDisk,
+    /// Where the engine's data is.
+    pub(crate) dir: PathBuf,
     clock: Arc<ManualClock>,
     random: Arc<SeededRandom>,
     pub(crate) rng: Rng,
@@ -147,6 +149,7 @@ impl World {
             log: Log::new(keep_log),
             setup,
             disk,
+            dir: PathBuf::from(DATA_DIR),
         };
         world.start(vec![Model::default()])?;
         Ok(world)
@@ -190,7 +193,7 @@ impl World {
                 faults.fetch_add(1, Ordering::Relaxed);
             }),
         };
-        Engine::open(env, Path::new(DATA_DIR), options).map_err(|error| chain(&error))
+        Engine::open(env, &self.dir, options).map_err(|error| chain(&error))
     }
 
     pub(crate) fn engine(&self) -> Result<Engine, Violation> {
@@ -208,7 +211,7 @@ impl World {
     /// What a check of the closed data directory finds.
     pub fn findings(&self) -> Result<Vec<Finding>, FormatError> {
         let mut findings = Vec::new();
-        alluvium_engine::check(&self.env(), Path::new(DATA_DIR), &mut |finding| findings.push(finding))?;
+        alluvium_engine::check(&self.env(), &self.dir, &mut |finding| findings.push(finding))?;
         Ok(findings)
     }
 

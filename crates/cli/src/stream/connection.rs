@@ -83,21 +83,7 @@ impl ConnectionArgs {
     }
 
     fn roots(&self) -> Result<Option<RootCerts>, Failure> {
-        let (Some(pem), Some(path)) = (self.roots_pem()?, &self.tls_ca) else { return Ok(None) };
-        let mut roots: Vec<Certificate<'static>> = Vec::new();
-        for item in parse_pem(&pem) {
-            match item {
-                Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
-                Ok(_) => {}
-                Err(error) => {
-                    return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
-                }
-            }
-        }
-        if roots.is_empty() {
-            return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
-        }
-        Ok(Some(RootCerts::Specific(Arc::new(roots))))
+        self.tls_ca.as_deref().map(roots).transpose()
     }
 
     /// How long to try, if not for ever.
@@ -123,6 +109,26 @@ impl ConnectionArgs {
     pub(crate) fn notes(&self) -> Notes {
         Notes::new(self.quiet)
     }
+}
+
+/// The certificates of a file, to be trusted in place of the public ones.
+pub(crate) fn roots(path: &Path) -> Result<RootCerts, Failure> {
+    let unreadable = |error| Failure::Usage(format!("cannot read `{}`: {error}", path.display()));
+    let pem = std::fs::read(path).map_err(unreadable)?;
+    let mut roots: Vec<Certificate<'static>> = Vec::new();
+    for item in parse_pem(&pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
+            Ok(_) => {}
+            Err(error) => {
+                return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
+    }
+    Ok(RootCerts::Specific(Arc::new(roots)))
 }
 
 /// A token that was given, or that a file has.
