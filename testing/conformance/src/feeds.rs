@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::client::{Client, Fate, Shown};
+pub(crate) use self::client::Client;
+use self::client::{Fate, Shown};
 use self::proxy::Proxy;
 use crate::check::Report;
 use crate::random::Random;

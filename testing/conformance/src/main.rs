@@ -7,6 +7,7 @@
 //! * `clients` – the published npm and `PyPI` clients, over restarts.
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `access` – who may do what at which door: every operation for every kind of token, and what stays open.
+//! * `backup` – backups of a server under load, what comes back of them, and looking through what is there.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `simulator` – the network that is made up, as a consumer sees it.
@@ -33,6 +34,7 @@
 
 mod abuse;
 mod access;
+mod backup;
 mod buckets;
 mod certificates;
 mod check;
@@ -92,6 +94,8 @@ enum Claim {
     Buckets,
     /// Access: every operation of every door for every kind of caller, open streams, limits, and a log without a token.
     Access,
+    /// Backups under load, brought back: nothing acknowledged lost, nothing torn, clients of feeds heal.
+    Backup,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
@@ -151,6 +155,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Access => access::run(&binary, &mut report)?,
+        Claim::Backup => backup::run(&binary, cli.store, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,

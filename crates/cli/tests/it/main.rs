@@ -8,6 +8,7 @@ mod contract;
 mod feeds;
 mod inspect;
 mod jetstream;
+mod keep;
 mod lifecycle;
 mod limits;
 mod live;
