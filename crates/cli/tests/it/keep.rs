@@ -191,6 +191,10 @@ fn one_sqlite_file_is_looked_through_and_brought_back() {
     assert_eq!(server.ended(), Some(0));
     let (found, counted) = faults(&check(server.data(), &flag));
     assert_eq!((found, counted["streams"].as_u64()), (Vec::new(), Some(6)));
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    Cli::new(&format!("backup {flag}")).arg(server.data().to_str().unwrap()).arg(&place("b")).run().ok();
+    // It has brought what was in the log into the file.
     let bytes = fs::read(&file).unwrap();
     let mut damaged = bytes.clone();
     damaged[stored(&bytes, b"x")] = b'y';
@@ -198,9 +202,6 @@ fn one_sqlite_file_is_looked_through_and_brought_back() {
     let (found, _) = faults(&check(server.data(), &flag));
     assert!(found[0]["what"].as_str().unwrap().contains("checksum"), "{found:?}");
     write(&file, &bytes);
-    let folder = TempDir::new().unwrap();
-    let place = |name: &str| folder.path().join(name).display().to_string();
-    Cli::new(&format!("backup {flag}")).arg(server.data().to_str().unwrap()).arg(&place("b")).run().ok();
     let restore = || Cli::new("restore").arg(&place("b")).arg(&place("data"));
     restore().run().fails_with(1);
     restore().arg("--store").arg(&format!("sqlite:{}", place("s.sqlite"))).run().ok();
