@@ -92,9 +92,9 @@ fn middle(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) / 2
 }
 
-/// A byte of what is stored in a database, on a page that holds nothing else: elsewhere there may be what was moved away.
+/// A byte of what is stored in a database, on a page that holds nothing else: on others there may be what was moved away.
 fn stored(bytes: &[u8], pattern: &[u8]) -> usize {
-    let run: Vec<u8> = pattern.iter().copied().cycle().take(3000).collect();
+    let run: Vec<u8> = pattern.iter().copied().cycle().take(4000).collect();
     bytes.windows(run.len()).position(|window| window == run).unwrap()
 }
 
