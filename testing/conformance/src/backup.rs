@@ -47,8 +47,8 @@ struct Tool {
 impl Tool {
     /// A server on a data directory of this name, which takes backups.
     fn launch(&self, name: &str) -> Launch {
-        let backups = self.backup("");
-        let flags = [FLAGS, &["--backup-dir", &backups.display().to_string()]].concat();
+        let backups = self.backup("").display().to_string();
+        let flags = [FLAGS, &["--backup-dir", &backups]].concat();
         Launch::new(&self.binary, &self.folder.join(name), &flags).with_store(self.store)
     }
 

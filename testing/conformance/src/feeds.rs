@@ -161,6 +161,7 @@ impl World {
     fn stop_server(&mut self) -> Result<()> {
         if let Some(server) = self.server.take() {
             self.launch = server.kill()?;
+            self.launch.check_files()?;
             self.kills += 1;
         }
         Ok(())

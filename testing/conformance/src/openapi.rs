@@ -39,7 +39,9 @@ type Description = BTreeMap<(String, String), Described>;
 pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let description = read()?;
     let scratch = tempfile::tempdir()?;
+    let backups = scratch.path().join("backups").display().to_string();
     let flags = ["--append-bytes-max", "64KiB", "--long-poll-timeout", "50ms", "--segment-bytes", "1MiB"];
+    let flags = [&flags[..], &["--backup-dir", &backups]].concat();
     let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
     let mut tried = BTreeSet::new();
     let mut known = Known(BTreeMap::from([("far", FAR.to_owned())]));

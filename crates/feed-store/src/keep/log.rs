@@ -122,3 +122,69 @@ fn add(mut sum: Sum, bytes: &[u8], is_big: bool) -> Sum {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use alluvium_env::sim::SimDisk;
+    use alluvium_env::{Disk as _, OpenMode};
+    use rusqlite::Connection;
+
+    use super::*;
+
+    const PAGE_BYTES: usize = 512;
+
+    /// The log of a database with some transactions.
+    fn log() -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.sqlite");
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "page_size", PAGE_BYTES).unwrap();
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+        connection.execute_batch("CREATE TABLE t (a TEXT)").unwrap();
+        for _ in 0..3 {
+            connection.execute("INSERT INTO t VALUES (?1)", ["x".repeat(100)]).unwrap();
+        }
+        std::fs::read(dir.path().join("x.sqlite-wal")).unwrap()
+    }
+
+    fn end_of(bytes: &[u8]) -> LogEnd {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("/log"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(&[bytes], 0).unwrap();
+        log_end(file.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn a_changed_byte_is_damage_where_later_transactions_follow_and_a_torn_end_where_none_does() {
+        let log = log();
+        assert_eq!(end_of(&log), LogEnd::Whole);
+        assert_eq!(end_of(&[]), LogEnd::Whole);
+        let frame_bytes = FRAME_HEADER_BYTES + PAGE_BYTES;
+        let frames = (log.len() - HEADER_BYTES) / frame_bytes;
+        assert!(frames > 3, "{frames} frames");
+        for at in 0..log.len() {
+            let mut changed = log.clone();
+            changed[at] ^= 0x10;
+            let Some(frame) = at.checked_sub(HEADER_BYTES).map(|at| at / frame_bytes) else {
+                assert_eq!(end_of(&changed), LogEnd::Damaged(0), "byte {at} of the header");
+                continue;
+            };
+            let begins = (HEADER_BYTES + frame * frame_bytes) as u64;
+            // Each row is a transaction of one frame. A last frame of other salts is that of an earlier life.
+            let in_salts = (8..16).contains(&((at - HEADER_BYTES) % frame_bytes));
+            let due = match frame {
+                last if last + 1 == frames && in_salts => LogEnd::Whole,
+                last if last + 1 == frames => LogEnd::Torn(begins),
+                _ => LogEnd::Damaged(begins),
+            };
+            let found = end_of(&changed);
+            // The number of pages tells the end of a transaction, so that one of two frames may look unfinished.
+            assert!(found == due || found == LogEnd::Torn(begins), "byte {at} of frame {frame}: {found:?}");
+            if frame + 2 < frames {
+                assert_eq!(found, LogEnd::Damaged(begins), "byte {at} of frame {frame}");
+            }
+        }
+    }
+}

@@ -52,6 +52,8 @@ const SERVER: &[Operation] = &[
     ("GET /healthz", "/healthz", NONE, "", Nothing, &[200, 404]),
     ("GET /readyz", "/readyz", NONE, "", Nothing, &[200, 404]),
     ("GET /metrics", "/metrics", NONE, "", Admin, &[200, 404]),
+    ("GET /v1/admin/backups", "/v1/admin/backups", NONE, "", Admin, &[404]),
+    ("PUT /v1/admin/backups/{backup}", "/v1/admin/backups/daily", NONE, "", Admin, &[404]),
     ("PUT /v1/stream/{stream}", "/v1/stream/a", JSON, "[1]", Write, &[200, 201]),
     ("POST /v1/stream/{stream}", "/v1/stream/a", JSON, "2", Write, &[200, 204]),
     ("GET /v1/stream/{stream}", "/v1/stream/a?offset=-1", NONE, "", Read, &[200]),
