@@ -155,7 +155,7 @@ fn write(writer: usize, address: SocketAddr, shared: &Shared, acknowledged: &Sen
         }
         shared.appends[writer].store(append, Ordering::SeqCst);
         // Whoever counts may have ended first.
-        drop(acknowledged.send(()));
+        let _ = acknowledged.send(());
     }
     Ok(())
 }
