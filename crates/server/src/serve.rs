@@ -16,10 +16,9 @@ use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
-    keep::Backups,
     logging, metrics,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
-    site::{Doors, Site, feeds_surface, keeper, open_feeds, sweep_feeds},
+    site::{Doors, Site, backups, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
     subscriptions, watch,
 };
@@ -68,9 +67,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
     watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
     watch::watch_subscriptions(&sight, subscriptions.as_ref());
-    let keeper = keeper(config, &Env::real(), store.backend());
-    watch::watch_backups(&sight, keeper.as_ref());
-    let backups = Backups::new(keeper);
+    let backups = backups(config, &sight, store.backend());
     let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
     if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, backups }).is_err() {
         unreachable!("the doors are put in once");

@@ -15,6 +15,7 @@ use crate::config::{Config, MetricsPlace, StoreChoice};
 use crate::keep::{Backups, FEEDS, Keeper};
 use crate::sight::{Sight, Visibility};
 use crate::store::to_usize;
+use crate::watch;
 
 /// How often expired subscriptions are removed.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
@@ -89,15 +90,19 @@ pub(crate) fn open_feeds(config: &Config, env: Env) -> Result<Option<Arc<Service
     Service::open(&folder, env, options).map(|service| Some(Arc::new(service)))
 }
 
-/// Who takes backups, if there is a folder for them.
-pub(crate) fn keeper(config: &Config, env: &Env, backend: Backend) -> Option<Arc<Keeper>> {
-    let folder = config.backup_dir.clone()?;
+/// The surface of backups, and what it counts shown.
+pub(crate) fn backups(config: &Config, sight: &Sight, backend: Backend) -> Backups {
     let store = match &config.store {
         StoreChoice::Engine => None,
         StoreChoice::Sqlite(path) => Some(path.clone()),
     };
     let feeds = config.feeds.then_some(config.data_dir.as_path());
-    Some(Arc::new(Keeper::new(env.clone(), folder, backend, store, feeds)))
+    let keeper = config
+        .backup_dir
+        .clone()
+        .map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
+    watch::watch_backups(sight, keeper.as_ref());
+    Backups::new(keeper)
 }
 
 fn feeds_limits(config: &Config) -> Limits {

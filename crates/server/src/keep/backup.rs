@@ -133,13 +133,18 @@ fn streams(env: &Env, dir: &Path, target: &Path) -> Result<u64, KeepFault> {
         for name in disk.list(&from).map_err(KeepFault::disk(&from))? {
             let never_changes = ["table-", "body-", "checkpoint-"].iter().any(|kind| name.starts_with(kind));
             // Files in reserve, and replacements that were not finished, are made anew.
-            if !name.starts_with("spare-") && !name.ends_with(".tmp") {
+            if !name.starts_with("spare-") && !is_unfinished(&name) {
                 linked += link_or_copy(disk, &from.join(&name), &to.join(&name), never_changes)?;
             }
         }
     }
     format.write(disk, target).map_err(|fault| KeepFault::Disk { path: fault.file, source: fault.source })?;
     Ok(linked)
+}
+
+/// Whether a file is a replacement that was not finished.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(".tmp").is_some()
 }
 
 /// Gives a file that never changes a second name where the system can, and copies others; the bytes that are linked.

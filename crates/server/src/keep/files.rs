@@ -11,8 +11,11 @@ use super::KeepFault;
 /// How many bytes are read at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
 
+/// Names of files, and paths of folders.
+pub(super) type Walked = (Vec<String>, Vec<PathBuf>);
+
 /// Every file below a folder, by its name from there with `/` between, ascending; and every folder, itself included.
-pub(super) fn walk(dir: &Path) -> Result<(Vec<String>, Vec<PathBuf>), KeepFault> {
+pub(super) fn walk(dir: &Path) -> Result<Walked, KeepFault> {
     let (mut files, mut folders, mut next) = (Vec::new(), Vec::new(), vec![String::new()]);
     while let Some(at) = next.pop() {
         let folder = dir.join(&at);
@@ -37,14 +40,17 @@ pub(super) fn walk(dir: &Path) -> Result<(Vec<String>, Vec<PathBuf>), KeepFault>
     Ok((files, folders))
 }
 
+/// The length of a file, and its SHA-256.
+pub(super) type Summed = (u64, [u8; 32]);
+
 /// The length of a file and its sum.
-pub(super) fn sum(disk: &dyn Disk, path: &Path) -> Result<(u64, [u8; 32]), KeepFault> {
+pub(super) fn sum(disk: &dyn Disk, path: &Path) -> Result<Summed, KeepFault> {
     let file = disk.open(path, OpenMode::Read).map_err(KeepFault::disk(path))?;
     pieces(file.as_ref(), path, &mut |_, _| Ok(()))
 }
 
 /// Copies a file, zeros and all, makes the copy durable, and gives its length and sum.
-pub(super) fn copy_summed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(u64, [u8; 32]), KeepFault> {
+pub(super) fn copy_summed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Summed, KeepFault> {
     let file = disk.open(from, OpenMode::Read).map_err(KeepFault::disk(from))?;
     let copy = disk.open(to, OpenMode::CreateNew).map_err(KeepFault::disk(to))?;
     let summed = pieces(file.as_ref(), from, &mut |piece, at| {
@@ -76,7 +82,7 @@ fn pieces(
     file: &dyn DiskFile,
     path: &Path,
     visit: &mut dyn FnMut(&[u8], u64) -> Result<(), KeepFault>,
-) -> Result<(u64, [u8; 32]), KeepFault> {
+) -> Result<Summed, KeepFault> {
     let len = file.len().map_err(KeepFault::disk(path))?;
     let (mut sum, mut buffer, mut at) = (Sha256::new(), vec![0; PIECE_BYTES], 0);
     while at < len {

@@ -7,7 +7,7 @@ use alluvium_env::{Disk, Env};
 use alluvium_jetstream_archive::{Checked, FjallStore, Store, StoreError};
 use alluvium_jss::SegmentIndex;
 
-use super::backup::link_or_copy;
+use super::backup::{is_unfinished, link_or_copy};
 use super::check::Found;
 use super::files::walk;
 use super::{JETSTREAM, KeepFault};
@@ -16,9 +16,8 @@ use super::{JETSTREAM, KeepFault};
 pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<u64, KeepFault> {
     let (segments, meta) = JETSTREAM;
     let lock = dir.join(segments).join("LOCK");
-    let _lock = match disk.lock(&lock).map_err(KeepFault::disk(&lock))? {
-        Some(lock) => lock,
-        None => return Err(KeepFault::Locked(dir.to_owned())),
+    let Some(_lock) = disk.lock(&lock).map_err(KeepFault::disk(&lock))? else {
+        return Err(KeepFault::Locked(dir.to_owned()));
     };
     let (from, to) = (dir.join(segments), target.join(segments));
     disk.create_dir_all(&to).map_err(KeepFault::disk(&to))?;
@@ -26,7 +25,7 @@ pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<
     // The last one may still change.
     let last = names.iter().filter_map(|name| SegmentIndex::from_file_name(name)).max();
     let mut linked = 0;
-    for name in names.iter().filter(|name| *name != "LOCK" && !name.ends_with(".tmp")) {
+    for name in names.iter().filter(|name| *name != "LOCK" && !is_unfinished(name)) {
         let index = SegmentIndex::from_file_name(name);
         let never_changes = index.is_some() && index != last;
         linked += link_or_copy(disk, &from.join(name), &to.join(name), never_changes)?;
