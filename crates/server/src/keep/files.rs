@@ -78,11 +78,10 @@ pub(super) fn copy_sparse(disk: &dyn Disk, from: &Path, to: &Path) -> Result<u64
     Ok(copied)
 }
 
-fn pieces(
-    file: &dyn DiskFile,
-    path: &Path,
-    visit: &mut dyn FnMut(&[u8], u64) -> Result<(), KeepFault>,
-) -> Result<Summed, KeepFault> {
+/// Gets each piece of a file and where it is.
+type Visit<'a> = dyn FnMut(&[u8], u64) -> Result<(), KeepFault> + 'a;
+
+fn pieces(file: &dyn DiskFile, path: &Path, visit: &mut Visit<'_>) -> Result<Summed, KeepFault> {
     let len = file.len().map_err(KeepFault::disk(path))?;
     let (mut sum, mut buffer, mut at) = (Sha256::new(), vec![0; PIECE_BYTES], 0);
     while at < len {
