@@ -57,7 +57,8 @@ pub fn check(
 ) -> Result<Checked, Error> {
     let disk = env.disk.as_ref();
     let _lock = lock(disk, dir)?;
-    let mut check = Check { disk, dir, report, checked: Checked::default(), last: 0, is_whole: true };
+    let mut check =
+        Check { disk, dir, report, checked: Checked::default(), last: 0, last_sealed: 0, is_whole: true };
     let names = disk.list(dir).map_err(Error::io("listing segments"))?;
     let mut indexes: Vec<SegmentIndex> =
         names.iter().filter_map(|name| SegmentIndex::from_file_name(name)).collect();
@@ -116,6 +117,8 @@ struct Check<'a> {
     checked: Checked,
     /// The last row of all segments so far.
     last: u64,
+    /// That of the sealed ones: a segment is sealed when the store knows of its rows.
+    last_sealed: u64,
     /// Whether all segments could be read, so that rows that are missing are missing.
     is_whole: bool,
 }
@@ -169,6 +172,9 @@ impl Check<'_> {
             self.tell(path, None, what, true);
         }
         self.last = self.last.max(last);
+        if found.header.is_some() {
+            self.last_sealed = self.last;
+        }
     }
 
     /// Reads all of the store.
@@ -194,6 +200,15 @@ impl Check<'_> {
         {
             let last = self.last;
             let what = format!("rows up to {acknowledged} are in segments by it, and {last} is the last one");
+            self.tell(meta, None, what, true);
+        }
+        if let Some(acknowledged) = next_seq.map(|next| next.saturating_sub(1))
+            && acknowledged < self.last_sealed
+        {
+            let last = self.last_sealed;
+            let what = format!(
+                "it is older than the archive: it knows rows up to {acknowledged}, and {last} is sealed"
+            );
             self.tell(meta, None, what, true);
         }
         Ok(Stored { next_seq, life: read_u64(store, keys::LOG_LIFE)? })
