@@ -126,6 +126,9 @@ pub(crate) enum ConfigCommand {
     /// Print the operations that requests are counted under, one a line.
     #[command(hide = true)]
     Operations,
+    /// Print the operations that requests to `alluvium jetstream serve` are counted under, one a line.
+    #[command(hide = true)]
+    JetstreamOperations,
     /// Print the metrics of `alluvium serve` as Markdown.
     #[command(hide = true)]
     Metrics,
@@ -153,8 +156,12 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &stream::docs_markdown()
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
+            + &health::docs_markdown()
             + &top::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
+        ConfigCommand::JetstreamOperations => {
+            Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())
+        }
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

@@ -98,6 +98,14 @@ pub(crate) struct ServeArgs {
     /// Take whom `X-Forwarded-For` names last for the one who asks: for a server that only a proxy reaches.
     #[arg(long)]
     trust_forwarded: bool,
+    /// Seconds for which a long-poll of `/streams/events` waits for news before it is answered 204.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = Options::default().long_poll_timeout.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    long_poll_timeout: u64,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
@@ -337,6 +345,7 @@ fn surface_options(args: &ServeArgs) -> Options {
         trust_forwarded: args.trust_forwarded,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
+        long_poll_timeout: Duration::from_secs(args.long_poll_timeout),
         ..Options::default()
     }
 }
