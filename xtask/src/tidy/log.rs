@@ -11,7 +11,7 @@ const LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 /// What writes no log of a server.
 const PASSED_OVER: &[&str] = &["jetstream-simulator"];
 /// Where tests begin in a file.
-const TESTS: &str = "#[cfg(test)]\nmod ";
+const TESTS: &str = "#[cfg(test)]\nmod tests {";
 
 /// Level, crate and message.
 type Event = (String, String, String);
