@@ -180,6 +180,8 @@ struct Follower {
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
     queries: Queries,
+    /// Bytes of a request line that the parser gets in any case.
+    seen_bytes: usize,
     request_line: RequestLine,
     /// What is being taken out of the request line.
     cut: Option<Cut>,
@@ -270,6 +272,7 @@ impl Follower {
             head_bytes_max,
             line: Vec::new(),
             queries,
+            seen_bytes: SEEN_BYTES.min(head_bytes_max / 2),
             request_line: RequestLine::default(),
             cut: None,
         }
@@ -331,7 +334,7 @@ impl Follower {
         if self.place != Place::RequestLine || self.queries.bytes_max == 0 || line.is_past {
             return part;
         }
-        let room = SEEN_BYTES - line.bytes;
+        let room = self.seen_bytes - line.bytes;
         if part.len() <= room && part.ends_with(b"\n") {
             return part;
         }
@@ -342,7 +345,7 @@ impl Follower {
 
     fn begin_to_take_out(&mut self) {
         let line = &mut self.request_line;
-        if line.bytes < SEEN_BYTES || line.is_past {
+        if line.bytes < self.seen_bytes || line.is_past {
             return;
         }
         line.is_past = true;
@@ -672,11 +675,11 @@ mod tests {
         let line = format!("GET /?{long} HTTP/1.1\r\n");
         let (findings, _) = seen(&[line.as_bytes()], 1 << 20, Queries::new(4 * SEEN_BYTES, SEEN_BYTES));
         assert_eq!(findings.fault(), Some((Fault::TooManyQueries, 0)));
-        let (findings, _) = seen(&[line.as_bytes()], SEEN_BYTES, queries());
+        let (findings, seen) = seen(&[line.as_bytes(), long.as_bytes()], 1000, queries());
         assert_eq!(
-            findings.fault(),
-            Some((Fault::HeadTooLarge, 0)),
-            "the end of the line is part of the head"
+            (findings.fault(), seen.len()),
+            (Some((Fault::HeadTooLarge, 0)), 511),
+            "the rest is the head"
         );
     }
 

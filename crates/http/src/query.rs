@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::uri::{PathAndQuery, Uri};
 
-/// Bytes of a request line that the parser gets in any case.
+/// Bytes of a request line that the parser gets in any case, if a head may have twice as many.
 pub(crate) const SEEN_BYTES: usize = 16 * 1024;
 /// Bytes that are claimed of the bound at a time.
 const STEP_BYTES: usize = 16 * 1024;
