@@ -12,13 +12,13 @@ const QUERY_BYTES_MAX: usize = 1 << 20;
 fn dids(count: usize) -> String {
     let mut query = String::new();
     for number in 0..count {
-        write!(query, "&dids=did%3Aweb%3Aa{number:011}.example").expect("a string takes it");
+        write!(query, "&dids=did%3Aweb%3Aa{number:015}.example").expect("a string takes it");
     }
     query
 }
 
 fn did(number: usize) -> String {
-    format!("did:web:a{number:011}.example")
+    format!("did:web:a{number:015}.example")
 }
 
 #[tokio::test(flavor = "multi_thread")]
