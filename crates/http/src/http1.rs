@@ -117,7 +117,7 @@ pub(crate) async fn run<H: Handler>(
         let counters = &shared.front.counters;
         match fault {
             Fault::HeadTooLarge | Fault::TooManyHeaders | Fault::QueryTooLong => {
-                counters.heads_too_large.add()
+                counters.heads_too_large.add();
             }
             Fault::BareLineFeed | Fault::MalformedQuery => counters.heads_malformed.add(),
             Fault::TooManyQueries => counters.requests_refused.add(),

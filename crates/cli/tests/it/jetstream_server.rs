@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdout};
-use std::time::{Duration, Instant};
 
 use alluvium_jetstream_simulator::serve::Options;
 use alluvium_jetstream_simulator::{Act, Config, Flaw, Mix, Operation, Simulator};
@@ -13,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::support::{Cli, call, open};
 
-/// Far longer than a server takes for a few events.
-const TIME_MAX: Duration = Duration::from_secs(60);
+/// Far more often than it has to be asked whether a few events are there.
+const ASKED_MAX: usize = 50_000;
 
 /// A running server; killed, and its data removed, when dropped.
 struct Server {
@@ -60,15 +59,14 @@ impl Server {
 
     /// Waits until the events of an account are as wanted.
     fn wait(&self, did: &str, is_enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let began = Instant::now();
-        loop {
+        for _ in 0..ASKED_MAX {
             let events = self.events(did);
             if is_enough(&events) {
                 return events;
             }
-            assert!(began.elapsed() < TIME_MAX, "{did}: {} events, {}", events.len(), self.status());
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::yield_now();
         }
+        panic!("{did}: {} events, {}", self.events(did).len(), self.status());
     }
 }
 
@@ -156,7 +154,8 @@ fn accounts_of_did_web_are_verified_repaired_and_followed_through_a_change_of_ke
         assert!(kinds(&events, "sync") >= repaired, "{did}");
     }
     let (first, second) = (server.events(&web[0]), server.events(&web[1]));
-    assert_eq!((kinds(&first, "identity"), kinds(&first, "sync"), kinds(&second, "sync")), (1, 0, 0));
+    assert!(kinds(&first, "identity") > 0);
+    assert_eq!((kinds(&first, "sync"), kinds(&second, "sync")), (0, 0), "no repair was needed");
     let status = server.status();
     assert_eq!(status["dropped"]["refused"]["signature"], 2, "{status}");
 }
