@@ -32,16 +32,11 @@ const FOREIGN_VARIABLES: &[&str] = &[
     TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
-    jetstream::VARIABLES[0],
-    jetstream::VARIABLES[1],
-    jetstream::VARIABLES[2],
-    jetstream::VARIABLES[3],
-    jetstream::VARIABLES[4],
-    jetstream::VARIABLES[5],
-    jetstream::VARIABLES[6],
-    jetstream::VARIABLES[7],
-    jetstream::VARIABLES[8],
 ];
+
+fn foreign_variables() -> Vec<String> {
+    FOREIGN_VARIABLES.iter().map(|name| (*name).to_owned()).chain(jetstream::variables()).collect()
+}
 
 const CONFIG_FLAG: &str = "config";
 
@@ -61,7 +56,7 @@ impl ServerArgs {
         Loaded::from_sources(&Sources {
             flags: self.flags.clone(),
             environment,
-            foreign_variables: FOREIGN_VARIABLES,
+            foreign_variables: foreign_variables(),
             file: self.file.clone(),
         })
     }
