@@ -1,6 +1,7 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
 mod feed;
+mod health;
 mod jetstream;
 mod keep;
 mod serve;
@@ -56,6 +57,9 @@ enum Command {
     /// feeds notice that the server has another history, and heal.
     #[command(after_help = keep::keep_help())]
     Restore(keep::RestoreArgs),
+    /// Ask a server whether it is ready, for what watches it: the exit code is 0 if it is.
+    #[command(after_help = health::after_help())]
+    Health(health::HealthArgs),
     /// Watch what a server does: rates, latencies, what it holds.
     #[command(after_help = top::after_help())]
     Top(top::TopArgs),
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Command::Check(args) => keep::check(&args),
         Command::Backup(args) => keep::backup(&args),
         Command::Restore(args) => keep::restore(&args),
+        Command::Health(args) => health::run(&args),
         Command::Top(args) => top::run(&args),
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Client {
     binary: PathBuf,
     file: PathBuf,
     url: String,
+    space: String,
     follower: Option<Child>,
 }
 
@@ -34,9 +35,22 @@ pub(crate) struct Client {
 pub(crate) type Shown = (Option<u64>, u64, String, String);
 
 impl Client {
+    /// A client that replicates every feed of a space.
     pub(crate) fn new(binary: &Path, file: PathBuf, url: &str) -> Result<Self> {
-        let client = Self { binary: binary.to_owned(), file, url: url.to_owned(), follower: None };
-        client.run(&["replicate", "--all"])?;
+        Self::replicating(binary, file, url, "crash", "--all")
+    }
+
+    /// A client that replicates one feed of a space, or all with `--all`.
+    pub(crate) fn replicating(
+        binary: &Path,
+        file: PathBuf,
+        url: &str,
+        space: &str,
+        feed: &str,
+    ) -> Result<Self> {
+        let (binary, url, space) = (binary.to_owned(), url.to_owned(), space.to_owned());
+        let client = Self { binary, file, url, space, follower: None };
+        client.run(&["replicate", feed])?;
         Ok(client)
     }
 
@@ -48,7 +62,7 @@ impl Client {
             }
         }
         command.arg("feed").args(arguments).arg("--db").arg(&self.file).args(["--url", &self.url]);
-        command.args(["--space", "crash", "--quiet", "--give-up-after", GIVE_UP_SECONDS]);
+        command.args(["--space", &self.space, "--quiet", "--give-up-after", GIVE_UP_SECONDS]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
