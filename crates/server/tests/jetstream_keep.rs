@@ -21,7 +21,7 @@ fn open(dir: &Path) -> Archive {
     let store = FjallStore::open(&dir.join("meta")).unwrap();
     let mut options = Options::new(dir.join("segments"));
     options.blocks = WriteLimits { block_rows: 7, ..WriteLimits::default() };
-    options.segment_bytes = 3000;
+    options.segment_bytes = 700;
     Archive::open(Env::real(), Arc::new(store), options).unwrap().0
 }
 
