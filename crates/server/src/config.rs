@@ -3,6 +3,7 @@
 mod access;
 mod docs;
 mod load;
+mod memory;
 mod options;
 mod value;
 
@@ -10,7 +11,7 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
-pub use access::{AccessPath, ByteRate, RateLimit};
+pub use access::{AccessPath, ByteLimit, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
 pub use options::{Config, OPTIONS, OptionSpec};
@@ -55,6 +56,7 @@ impl Config {
                     .to_owned(),
             ));
         }
+        self.check_memory(self.shards_wanted())?;
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

@@ -60,6 +60,8 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         shutdown.clone(),
     )?;
     let store = OpenStore::open(config, &env)?;
+    // A data directory that was there has its own number of shards.
+    config.check_memory(store.shards().unwrap_or(1))?;
     watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use alluvium_engine::{BootstrapLimits, Engine, LookupError, ReadError, ReadFault, StreamReader};
 use alluvium_env::Env;
-use alluvium_protocol::subscription::{State, name_of};
+use alluvium_protocol::subscription::State;
 use alluvium_protocol::{Offset, StreamPath};
 
 use crate::book::Link;
@@ -109,7 +109,7 @@ impl Core {
         for (path, mut link) in read.links {
             let end = self.engine.end_of(&path);
             let Some((subscription, book)) = self.with_book(place) else { continue };
-            link.glob = name_of(&path).is_some_and(|name| subscription.is_meant(&name));
+            link.glob = subscription.is_meant(&path);
             if link.glob || link.explicit {
                 book.link((place, &mut subscription.links), &path, end, link, |_| {});
             }

@@ -371,8 +371,7 @@ impl Core {
                     let Some(path) = link.path() else { continue };
                     let end = self.engine.end_of(&path);
                     let Some((subscription, book)) = self.with_book(place) else { return };
-                    let glob =
-                        name_of(&path).is_some_and(|name| subscription.is_meant(&name)) && end.is_some();
+                    let glob = end.is_some() && subscription.is_meant(&path);
                     let (incarnation, acked) = (link.incarnation(), link.offset());
                     let new = Link { explicit: true, glob, incarnation, acked };
                     book.link((place, &mut subscription.links), &path, end, new, |link| link.explicit = true);
