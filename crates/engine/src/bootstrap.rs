@@ -338,10 +338,10 @@ fn read_unit(located: &Located, held: &Held) -> Result<(Bytes, Lengths), ReadFau
                 Mutation::Create(create) => create.body,
                 _ => None,
             };
-            let append = append.ok_or_else(|| ReadFault("a record without data".to_owned()))?;
+            let append = append.ok_or_else(|| ReadFault::of("a record without data".to_owned()))?;
             Ok((append.data, Lengths::Record(append.lengths.into_iter())))
         }
-        (Extent::Record(_), Held::Table(_)) => Err(ReadFault("a record in a table".to_owned())),
+        (Extent::Record(_), Held::Table(_)) => Err(ReadFault::of("a record in a table".to_owned())),
     }
 }
 

@@ -214,7 +214,9 @@ impl Silent {
         let server = Launch::new(binary, &scratch.join("silent"), &flags).start()?;
         let mut peers = Vec::new();
         // Nothing, the first bytes of a hello, and a record that promises more.
-        for beginning in [&b""[..], &b"\x16\x03\x01"[..], &b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03"[..]] {
+        for beginning in
+            [&b""[..], &b"\x16\x03\x01"[..], &b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03"[..]]
+        {
             let mut peer = raw(server.address)?;
             peer.write_all(beginning)?;
             peers.push(peer);

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Request,
-    body::{Read, broken, on_blocking_thread, read_next_for_socket},
+    body::{Read, ended, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
         NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_incarnation, set_next_offset,
@@ -148,7 +148,11 @@ impl Parts {
             first_read = read.transpose()?.unwrap_or_default();
             snapshot = Some(plan);
         }
-        let (bootstrap, first_messages, held) = next_messages(&budget, &turns, bootstrap).await?;
+        let next = next_messages(&budget, &turns, bootstrap).await;
+        let (bootstrap, first_messages, held) = next.map_err(|fault| match fault.is_gone() {
+            true => Failure::from(LookupError::NotFound),
+            false => fault.into(),
+        })?;
         let gathered = Vec::new();
         Ok(Self { budget, turns, bootstrap, multipart, snapshot, first_read, first_messages, gathered, held })
     }
@@ -167,7 +171,7 @@ impl Parts {
             // Whoever holds a turn while it waits for the next would wait for itself.
             drop(self.held);
             let next = next_messages(&self.budget, &self.turns, self.bootstrap).await;
-            (self.bootstrap, messages, self.held) = next.map_err(|fault| broken(&fault))?;
+            (self.bootstrap, messages, self.held) = next.map_err(|fault| ended(&fault))?;
         }
         let end = self.multipart.end();
         self.gathered.extend_from_slice(&end);
@@ -212,7 +216,7 @@ impl Parts {
             let (rest, next) = read_next_for_socket(plan).await;
             plan = rest;
             read = match next {
-                Some(read) => read.map_err(|fault| broken(&fault))?,
+                Some(read) => read.map_err(|fault| ended(&fault))?,
                 None => return Err(BodyError("a part ends early".to_owned())),
             };
         }

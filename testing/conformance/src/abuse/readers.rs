@@ -113,7 +113,8 @@ fn refused_waiters(server: &Server) -> Result<()> {
         }
         ensure!(answer.starts_with("HTTP/1.1 503") && answer.contains("too_many_waiters"), "{answer}");
         ensure!(answer.contains("retry-after"), "after {number} of {more}: {answer}");
-        let page = Connection::open(server.address)?.call("GET", "/metrics", &[], &[])?.expect(&[200], "look")?;
+        let page =
+            Connection::open(server.address)?.call("GET", "/metrics", &[], &[])?.expect(&[200], "look")?;
         let page = String::from_utf8(page.body)?;
         ensure!(page.contains("alluvium_waiters_refused_total 1\n"), "it is not counted");
         return Ok(());

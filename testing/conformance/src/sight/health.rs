@@ -1,7 +1,7 @@
 //! `/healthz` and `/readyz`: during recovery, in between, on a full disk, and while the server stops.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 
