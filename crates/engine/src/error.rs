@@ -400,7 +400,7 @@ impl From<StorageError> for StoreError {
 
 impl From<ReadFault> for StoreError {
     fn from(fault: ReadFault) -> Self {
-        Self::Fault(StoreFault::Corrupt(fault.0))
+        Self::Fault(StoreFault::Corrupt(fault.text))
     }
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use alluvium_engine::{
-    BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, ReadError,
-    ReadFault, ReadPlan,
+    BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, LookupError,
+    ReadError, ReadFault, ReadPlan,
 };
 use alluvium_http::{Body, BodyError, Feed, HeldResponse, Peer, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
