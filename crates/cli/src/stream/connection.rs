@@ -144,6 +144,9 @@ pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Optio
     let text = read(path).map_err(|error| unreadable(&error))?;
     match text.trim() {
         "" => Err(unreadable(&"it is empty")),
+        text if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) => {
+            Err(unreadable(&"it has more than a token"))
+        }
         token => Ok(Some(token.to_owned())),
     }
 }

@@ -155,7 +155,9 @@ fn what_is_stopped_before_anything_has_come_says_where_to_go_on_too() {
 }
 
 /// Stops a command that waits: signals it again and again until it has been ready for one and ends.
-fn interrupted_when_waiting(command: std::process::Child, name: &str) -> Ended {
+fn interrupted_when_waiting(mut command: std::process::Child, name: &str) -> Ended {
+    // Open to its end.
+    let _stdin = command.stdin.take();
     let pid = command.id();
     // Once it catches the signal it is past its start; before that, the signal would end it without a word.
     let mask = if name == "INT" { 1_u64 << 1 } else { 1 << 14 };

@@ -21,12 +21,15 @@ fn it_shows_a_token_from_a_file_and_is_denied_without() {
         assert!(text.contains("ready") && text.contains("streams"), "{text}");
     }
     top().run().fails_with(8);
-    top().arg("--token-file").arg(access).run().fails_with(8);
     // A token that was given comes before a file, and a file that is not there or empty is told of.
     top().arg("--token").arg("other").arg("--token-file").arg(token).run().fails_with(8);
     let empty = folder.path().join("empty");
     std::fs::write(&empty, "\n").unwrap();
-    for path in ["/nowhere", empty.to_str().unwrap()] {
+    let other = folder.path().join("other");
+    std::fs::write(&other, "alv_other\n").unwrap();
+    top().arg("--token-file").arg(other.to_str().unwrap()).run().fails_with(8);
+    // A file that is another is no token either.
+    for path in ["/nowhere", empty.to_str().unwrap(), access] {
         let ended = top().arg("--token-file").arg(path).run();
         assert!(ended.stderr.contains(path), "{}", ended.stderr);
         ended.fails_with(2);

@@ -197,7 +197,7 @@ options! {
     /// old one for an hour after.
     "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
     /// The most memory that peers may have the server hold at once: it does not start if its limits come to more together.
-    /// What is stored and remembered for good is not in it (see [limits](operating/limits.md#memory)).
+    /// What is stored and remembered for good is not in it (see docs/operating/limits.md).
     "memory-max" => memory_max: ByteLimit = ByteLimit(None);
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
