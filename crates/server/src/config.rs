@@ -3,7 +3,6 @@
 mod access;
 mod docs;
 mod load;
-mod memory;
 mod options;
 mod value;
 

@@ -15,7 +15,7 @@ use crate::book::Link;
 use crate::command::Refusal;
 use crate::core::Core;
 use crate::record::{Entry, Record, StoredLink};
-use crate::subscription::Reply;
+use crate::subscription::{Reply, Stage};
 use crate::write::{self, Purpose, Write};
 
 /// A subscription that is being made.
@@ -39,17 +39,17 @@ impl Core {
     /// Begins to look for what a subscription means, and is through with it if that is little.
     pub(crate) fn begin_backfill(&mut self, place: u32, reply: Reply) {
         let Some(subscription) = self.at_mut(place) else { return };
-        (subscription.is_busy, subscription.is_looking) = (true, true);
+        (subscription.is_busy, subscription.stage) = (true, Stage::Looking);
         let serial = subscription.serial;
-        let names = &subscription.created.config.streams;
-        let named = names.iter().filter_map(|name| parse_name(name).ok()).map(|path| (path, true));
+        let explicit = subscription.created.config.streams.iter();
+        let explicit = explicit.filter_map(|name| parse_name(name).ok()).map(|path| (path, true));
         let reach = subscription.pattern.as_ref().map(Pattern::reach);
         let (path, below) = reach.map(|reach| (reach.path, reach.below)).unwrap_or_default();
         let backfill = Backfill {
             place,
             serial,
             reply,
-            single: named.chain(path.map(|path| (path, false))).collect(),
+            single: explicit.chain(path.map(|path| (path, false))).collect(),
             walk: below.map(|below| PathWalk::over(&below)),
             unwritten: None,
             links: Vec::new(),
@@ -110,7 +110,7 @@ impl Core {
         }
         let Some(unwritten) = &mut backfill.unwritten else {
             let Some(subscription) = self.at_mut(place) else { return Ok(None) };
-            subscription.is_looking = false;
+            subscription.stage = Stage::Made;
             backfill.unwritten = Some(subscription.links.by_stream.keys().copied().collect());
             return Ok(Some(0));
         };

@@ -57,7 +57,7 @@ impl Core {
             self.book.set_end(stream, end);
             for place in self.book.followers(stream) {
                 if let Some((subscription, book)) = self.with_book(place) {
-                    if subscription.is_looking {
+                    if subscription.is_looking() {
                         book.skip_to_end(&mut subscription.links, stream);
                     }
                     book.meet((place, &mut subscription.links), stream);
@@ -77,7 +77,7 @@ impl Core {
             if !subscription.is_meant(path) {
                 continue;
             }
-            let acked = subscription.is_looking.then_some(end.tail);
+            let acked = subscription.is_looking().then_some(end.tail);
             let new = Link { glob: true, incarnation, acked, ..Link::default() };
             let is_known =
                 book.number_of(path).is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));

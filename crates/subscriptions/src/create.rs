@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::command::{Answer, Refusal, What};
 use crate::core::Core;
 use crate::record::Created;
-use crate::subscription::{History, Reply, Subscription};
+use crate::subscription::{History, Reply, Stage, Subscription};
 use crate::target::check_target;
 
 impl Core {
@@ -60,7 +60,7 @@ impl Core {
     /// A subscription's creation is durable.
     pub(crate) fn installed(&mut self, place: u32, reply: Option<Reply>) {
         let Some(subscription) = self.at_mut(place) else { return };
-        subscription.is_installed = true;
+        subscription.stage = Stage::Installed;
         let Some(subscription) = self.at(place) else { return };
         let body = self.describe(subscription, &subscription.created.origin);
         if let Some(reply) = reply {

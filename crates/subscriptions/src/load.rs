@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::record::{Created, Entry, Record, StoredLink, VERSION};
-use crate::subscription::{History, id_of};
+use crate::subscription::{History, Stage, id_of};
 use crate::wakes::holds_lease;
 use crate::write::keys_path;
 
@@ -115,7 +115,7 @@ impl Core {
             }
         }
         let Some(subscription) = self.at_mut(place) else { return Ok(()) };
-        (subscription.state, subscription.is_installed) = (read.state, true);
+        (subscription.state, subscription.stage) = (read.state, Stage::Installed);
         if holds_lease(&subscription.state.phase) {
             crate::counters::add(&self.counters.leases);
         }

@@ -25,10 +25,7 @@ pub(crate) struct Subscription {
     pub(crate) state: State,
     pub(crate) links: Links,
     pub(crate) history: History,
-    /// Its creation is durable. Before that, nobody is told of it.
-    pub(crate) is_installed: bool,
-    /// It is being made, and has not looked at every stream that it may follow: its links go along with the ends of theirs.
-    pub(crate) is_looking: bool,
+    pub(crate) stage: Stage,
     /// A decision of it is being written. Others wait.
     pub(crate) is_busy: bool,
     pub(crate) waiting: VecDeque<Step>,
@@ -38,6 +35,17 @@ pub(crate) struct Subscription {
     pub(crate) blocked_until_ms: u64,
     /// The deadline that the timer knows.
     pub(crate) timer_ms: Option<u64>,
+}
+
+/// How far its making has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has not looked at every stream that it may follow: its links go along with the ends of theirs.
+    Looking,
+    /// It is being written down. Nobody is told of it before that is durable.
+    Made,
+    /// It is there.
+    Installed,
 }
 
 /// The stream with a subscription's decisions.
@@ -77,8 +85,7 @@ impl Subscription {
             state: State::default(),
             links: Links::default(),
             history,
-            is_installed: false,
-            is_looking: false,
+            stage: Stage::Made,
             is_busy: false,
             waiting: VecDeque::new(),
             is_sending: false,
@@ -107,6 +114,11 @@ impl Subscription {
     /// Whether there is news of a wake to send, and nobody sends it.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.state.is_sending() && !self.is_sending
+    }
+
+    /// Whether its links are where their streams end.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.stage == Stage::Looking
     }
 
     /// Whether its pattern means this stream. It does not follow its own wakes.

@@ -149,10 +149,12 @@ impl Parts {
             snapshot = Some(plan);
         }
         let next = next_messages(&budget, &turns, bootstrap).await;
-        let (bootstrap, first_messages, held) = next.map_err(|fault| match fault.is_gone() {
-            true => Failure::from(LookupError::NotFound),
-            false => fault.into(),
-        })?;
+        let (bootstrap, first_messages, held) =
+            next.map_err(
+                |fault| {
+                    if fault.is_gone() { Failure::from(LookupError::NotFound) } else { fault.into() }
+                },
+            )?;
         let gathered = Vec::new();
         Ok(Self { budget, turns, bootstrap, multipart, snapshot, first_read, first_messages, gathered, held })
     }

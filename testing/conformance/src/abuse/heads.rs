@@ -150,6 +150,7 @@ pub(super) fn documents(server: &Server) -> Result<()> {
     for deep in
         ["[".repeat(DEEP), "{\"a\":".repeat(DEEP), format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))]
     {
+        let mut connection = Connection::open(server.address)?;
         let answer = connection.send("POST", "documents", &json, deep.as_bytes())?;
         ensure!(
             answer.status == 400 && answer.code() == "invalid_json",
@@ -169,7 +170,8 @@ pub(super) fn documents(server: &Server) -> Result<()> {
     for answer in [announced, answers(server.address, chunk.as_bytes())?] {
         ensure!(answer.starts_with("HTTP/1.1 413") && answer.contains("body_too_large"), "{answer}");
     }
-    // What says that it is packed is kept as it is.
+    // What says that it is packed is kept as it is. The first connection has been without a request for long.
+    let mut connection = Connection::open(server.address)?;
     let packed = [("content-type", "text/plain"), ("content-encoding", "gzip")];
     connection.send("PUT", "packed", &packed[..1], &[])?.expect(&[201], "make a stream")?;
     let bomb = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03not unpacked";

@@ -7,10 +7,7 @@ use std::fmt::Write as _;
 
 use alluvium_streams::limits::BOOTSTRAPS_SCARCE_MAX;
 
-use super::access::ByteLimit;
-use super::load::ConfigError;
-use super::options::Config;
-use super::value::{ByteSize, StoreChoice, Value as _};
+use crate::config::{ByteLimit, Config, ConfigError, StoreChoice};
 use crate::store::default_shards;
 
 const KIB: u64 = 1024;
@@ -124,7 +121,7 @@ impl Config {
         Err(ConfigError::Contradiction(format!(
             "`memory-max` is {}, and all limits together let peers have {} held: {told}; each connection counts {}. Lower \
              some of them",
-            ByteSize(max).show(),
+            rounded(max),
             rounded(sum),
             rounded(self.connection_bytes()),
         )))
@@ -174,9 +171,11 @@ mod tests {
         assert_eq!(config.memory_bytes(1), kib * 1024);
         assert_eq!(config.memory_bytes(2), (kib + 48 * 1024) * 1024);
         let refused = load(&[&small[..], &[("connections-max", "2000")]].concat()).unwrap_err();
-        for told in
-            ["`memory-max` is 1GiB", "connections 844MiB (`connections-max`", "each connection counts 432KiB"]
-        {
+        for told in [
+            "`memory-max` is 1024MiB",
+            "connections 844MiB (`connections-max`",
+            "each connection counts 432KiB",
+        ] {
             assert!(refused.contains(told), "{refused}");
         }
         assert!(load(&[("memory-max", "off")]).is_ok());
