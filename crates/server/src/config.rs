@@ -10,9 +10,11 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
+use crate::memory::check_memory;
+
 pub use access::{AccessPath, ByteLimit, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
-pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
+pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
 use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
@@ -55,7 +57,7 @@ impl Config {
                     .to_owned(),
             ));
         }
-        self.check_memory(self.shards_wanted())?;
+        check_memory(self, self.shards_wanted())?;
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

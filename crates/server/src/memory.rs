@@ -101,31 +101,30 @@ impl Config {
     pub fn memory_bytes(&self, shards: usize) -> u64 {
         self.memory(shards).iter().fold(0, |sum, term| sum.saturating_add(term.bytes))
     }
+}
 
-    /// Nothing is promised that the limits do not keep.
-    pub(crate) fn check_memory(&self, shards: usize) -> Result<(), ConfigError> {
-        let ByteLimit(Some(max)) = self.memory_max else { return Ok(()) };
-        let sum = self.memory_bytes(shards);
-        if sum <= max {
-            return Ok(());
-        }
-        let mut terms = self.memory(shards);
-        terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
-        let mut told = String::new();
-        for Term { what, bytes, options } in terms {
-            let options = if options.is_empty() { String::new() } else { format!(" ({options})") };
-            // Writing to a string does not fail.
-            let _ =
-                write!(told, "{}{what} {}{options}", if told.is_empty() { "" } else { ", " }, rounded(bytes));
-        }
-        Err(ConfigError::Contradiction(format!(
-            "`memory-max` is {}, and all limits together let peers have {} held: {told}; each connection counts {}. Lower \
-             some of them",
-            rounded(max),
-            rounded(sum),
-            rounded(self.connection_bytes()),
-        )))
+/// Nothing is promised that the limits do not keep.
+pub(crate) fn check_memory(config: &Config, shards: usize) -> Result<(), ConfigError> {
+    let ByteLimit(Some(max)) = config.memory_max else { return Ok(()) };
+    let sum = config.memory_bytes(shards);
+    if sum <= max {
+        return Ok(());
     }
+    let mut terms = config.memory(shards);
+    terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
+    let mut told = String::new();
+    for Term { what, bytes, options } in terms {
+        let options = if options.is_empty() { String::new() } else { format!(" ({options})") };
+        // Writing to a string does not fail.
+        let _ = write!(told, "{}{what} {}{options}", if told.is_empty() { "" } else { ", " }, rounded(bytes));
+    }
+    Err(ConfigError::Contradiction(format!(
+        "`memory-max` is {}, and all limits together let peers have {} held: {told}; each connection counts {}. Lower \
+         some of them",
+        rounded(max),
+        rounded(sum),
+        rounded(config.connection_bytes()),
+    )))
 }
 
 /// Bytes as people read them, rounded up.

@@ -7,7 +7,7 @@ mod network;
 mod paths;
 mod readers;
 mod told;
-mod world;
+pub(crate) mod world;
 
 use std::net::SocketAddr;
 use std::path::Path;
