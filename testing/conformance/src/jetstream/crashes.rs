@@ -260,9 +260,9 @@ fn failed(binary: &Path) -> Result<()> {
         let inject = format!("{call}:error={error}:when={number}");
         let life = life(&mut world, &plain, &inject, &mut known)?;
         ensure!(life.has_ended, "{inject}: it goes on");
-        let line =
+        let failure =
             life.trace.lines().find(|line| line.contains("(INJECTED)")).context("nothing has failed")?;
-        failed.insert(Point::of(line).unwrap_or(Point::Other));
+        failed.insert(Point::of(failure).unwrap_or(Point::Other));
     }
     println!("        {} events, failed at {failed:?}", known.len());
     // Which they are depends on when what happens.

@@ -147,7 +147,7 @@ fn copy(from: &dyn DiskFile, to: &Path) -> Result<()> {
     to.set_len(len)?;
     let mut bytes = vec![0; usize::try_from(len)?];
     from.read_exact_at(&mut bytes, 0)?;
-    let zeros = [0; PIECE_BYTES];
+    let zeros = vec![0; PIECE_BYTES];
     for (number, piece) in
         bytes.chunks(PIECE_BYTES).enumerate().filter(|(_, piece)| **piece != zeros[..piece.len()])
     {

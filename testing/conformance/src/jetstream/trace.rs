@@ -146,16 +146,17 @@ fn arguments(text: &str) -> Option<(Vec<String>, &str)> {
 
 /// All calls that have returned, in the order in which they did.
 pub(super) fn calls(trace: &str) -> Result<Vec<Call>> {
-    let (mut calls, mut begun) = (Vec::new(), HashMap::new());
+    let (mut calls, mut unfinished) = (Vec::new(), HashMap::new());
     for (number, line) in trace.lines().enumerate() {
         let Some((thread, rest)) = line.split_once(' ') else { continue };
         let rest = rest.trim_start();
         let (began, whole) = if let Some(resumed) = rest.strip_prefix("<... ") {
             let (_, tail) = resumed.split_once("resumed>").context("a call that goes on")?;
-            let (began, head): (usize, &str) = begun.remove(thread).context("a call that never began")?;
+            let (began, head): (usize, &str) =
+                unfinished.remove(thread).context("a call that never began")?;
             (began, format!("{head}{tail}"))
         } else if let Some(head) = rest.strip_suffix("<unfinished ...>") {
-            begun.insert(thread, (number, head));
+            unfinished.insert(thread, (number, head));
             continue;
         } else if rest.starts_with("+++") || rest.starts_with("---") {
             continue;
