@@ -11,7 +11,7 @@ mod replacing;
 mod replay;
 mod told;
 mod trace;
-mod world;
+pub(crate) mod world;
 
 pub(crate) use replacing::{Options as ReplaceOptions, replace};
 

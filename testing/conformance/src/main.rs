@@ -22,8 +22,9 @@
 //! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
-//! * `openapi` – the description of the HTTP surface, tried status by status.
+//! * `openapi` – the descriptions of both HTTP surfaces, tried status by status.
 //! * `failed-sync` – a sync that fails, injected from outside.
+//! * `soak` – a mixed load over restarts for as long as it is told, every byte checked, and whether anything grows.
 
 #![expect(
     clippy::disallowed_methods,
@@ -53,6 +54,7 @@ mod random;
 mod server;
 mod sight;
 mod simulator;
+mod soak;
 mod sockets;
 mod subscriptions;
 mod suite;
@@ -126,10 +128,12 @@ enum Claim {
     Subscriptions,
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
     Sight,
-    /// `docs/openapi.json`: every path, method and status of it is tried, and every operation is in it.
+    /// `docs/openapi.json` and `docs/openapi-jetstream.json`: every path, method and status in them is tried, and every operation is there.
     Openapi,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
+    /// A mixed load on all doors with restarts: every byte is as written, and memory, files, disk and latencies do not grow.
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -184,6 +188,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::Openapi => openapi::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
+        Claim::Soak(options) => soak::run(&binary, &options, &mut report)?,
     }
     Ok(report)
 }

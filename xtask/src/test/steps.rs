@@ -156,6 +156,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "bugs that the tests of the Jetstream must find",
         run: jetstream_planted,
     },
+    Step {
+        name: "soak",
+        about: "a short soak with two restarts, and every lie that a soak must notice",
+        run: || conformance(&["soak", "--duration", "20s", "--restart-every", "8s", "--lies"]),
+    },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];
 
