@@ -234,8 +234,8 @@ fn live(args: &BackupArgs, name: &Path) -> Result<String, Failure> {
         name.ok_or_else(|| Failure::Usage("a folder needs a second argument: the target".to_owned()))?;
     let url = format!("{}/v1/admin/backups/{name}", args.url.trim_end_matches('/'));
     let mut config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
-    if let Some(path) = &args.tls_ca {
-        config = config.tls_config(ureq::tls::TlsConfig::builder().root_certs(roots(path)?).build());
+    if let Some(roots) = roots(args.tls_ca.as_deref())? {
+        config = config.tls_config(ureq::tls::TlsConfig::builder().root_certs(roots).build());
     }
     let agent: ureq::Agent = config.build().into();
     let mut request = agent.put(&url);

@@ -26,6 +26,7 @@
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
 //! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
 //! | [`store`] | the store contract on an engine |
+//! | [`directory`] | streams by path, and walks over paths in order |
 //! | [`changes`] | which streams have changed, for a watcher |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
@@ -49,6 +50,7 @@ mod contract;
 mod counters;
 mod create;
 mod delete;
+mod directory;
 mod engine;
 mod error;
 mod expiry;
@@ -90,6 +92,7 @@ pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
 pub use crate::check::{Checked, Finding, check};
 pub use crate::counters::{Counted, Stats};
+pub use crate::directory::PathWalk;
 pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,

@@ -9,6 +9,7 @@ mod exit;
 mod front;
 pub mod keep;
 mod logging;
+mod memory;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;

@@ -22,3 +22,4 @@ mod slow_readers;
 mod sqlite;
 mod stream;
 mod support;
+mod top;
