@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed, jetstream,
+    admin, exit_codes_help, feed, jetstream,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -153,7 +153,8 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &stream::docs_markdown()
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
-            + &top::docs_markdown()),
+            + &top::docs_markdown()
+            + &admin::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),

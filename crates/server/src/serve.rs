@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use alluvium_access::{Access, Guarded};
-use alluvium_env::Env;
+use alluvium_env::{Env, Room};
 use alluvium_http::{
     Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
@@ -13,10 +13,13 @@ use tokio::{runtime, signal::unix};
 
 use crate::{
     access,
+    admin::Admin,
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
     logging, metrics,
+    retention::keep_retention,
+    room::RoomKeeper,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
@@ -61,14 +64,19 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     )?;
     let store = OpenStore::open(config, &env)?;
     watch::watch_store(&sight, config, &store);
-    let feeds = open_feeds(config, env.clone())?;
+    let (keeper, feeds_room) = room_keeper(config, &env, &store);
+    let feeds = open_feeds(config, env.clone(), feeds_room)?;
+    keeper.look();
+    keeper.show(&sight);
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let subscriptions = subscriptions::open(config, &store, env.clone())?;
+    let clock = Arc::clone(&env.clock);
     let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
     watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
     watch::watch_subscriptions(&sight, subscriptions.as_ref());
     let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
-    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed }).is_err() {
+    let admin = Admin::new(store.backend(), feeds.clone(), clock, config.body_timeout);
+    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, admin }).is_err() {
         unreachable!("the doors are put in once");
     }
     sight.health().recovered();
@@ -79,6 +87,8 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         tokio::select! {
             () = until_told_to_stop(config, server, &sight, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
+            () = keeper.keep() => {}
+            () = keep_retention(config, &store) => {}
             watched = keep_certificates(front.tls.clone()) => watched?,
             () = store.failed() => stop_at_once(&StoreStopped),
         }
@@ -100,6 +110,21 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What looks at the disks, and what feeds are told of theirs.
+fn room_keeper(config: &Config, env: &Env, store: &OpenStore) -> (RoomKeeper, Room) {
+    let (what, path, room) = store.place();
+    let keeper = RoomKeeper::new(env, config.room_limits()).and(what, path, room.clone());
+    match config.store {
+        // They are in the same directory.
+        StoreChoice::Engine => (keeper, room),
+        StoreChoice::Sqlite(_) if config.feeds => {
+            let room = Room::default();
+            (keeper.and("data", config.data_dir.clone(), room.clone()), room)
+        }
+        StoreChoice::Sqlite(_) => (keeper, room),
+    }
 }
 
 /// The export of traces and metrics, if it is wanted.

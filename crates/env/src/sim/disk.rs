@@ -179,6 +179,11 @@ impl Disk for SimDisk {
         let epoch = state.epoch;
         Ok(Some(Box::new(SimLock { state: Arc::clone(&self.0), path: path.to_owned(), epoch })))
     }
+
+    fn space(&self, _path: &Path) -> io::Result<Option<Space>> {
+        let state = self.0.lock();
+        Ok(state.capacity.map(|total| Space { total, free: total.saturating_sub(state.used_bytes()) }))
+    }
 }
 
 /// A handle. `path` is the name it was opened by; it may have another one by now.
