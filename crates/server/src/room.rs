@@ -119,8 +119,10 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use alluvium_env::Share;
+    use std::path::Path;
+
     use alluvium_env::sim::SimDisk;
+    use alluvium_env::{OpenMode, Share};
 
     use super::*;
 
@@ -141,13 +143,14 @@ mod tests {
         real.look();
         assert_eq!((room.standing().free, room.is_short()), (1000, false));
         assert!(!unknown.is_short(), "a disk that does not tell has no limit");
-        disk.set_capacity(Some(50));
+        let file = disk.open(Path::new("/d"), OpenMode::CreateNew).expect("a file");
+        file.write_all_at(&[&[1; 950]], 0).expect("there is room");
         keeper.look();
-        assert!(room.is_short());
+        assert_eq!((room.standing().free, room.is_short()), (50, true));
         disk.set_capacity(None);
         keeper.look();
         assert!(room.is_short(), "what was known stays");
-        disk.set_capacity(Some(1000));
+        disk.set_capacity(Some(2000));
         keeper.look();
         assert!(!room.is_short());
     }

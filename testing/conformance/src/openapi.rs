@@ -22,7 +22,7 @@ const DESCRIPTION: &str = "../../docs/openapi.json";
 /// What counts requests by their operation.
 const REQUESTS: &str = "alluvium_requests_total";
 /// Operations that no described request has: what names nothing.
-const UNDESCRIBED: &[&str] = &["other", "feed_other", "feed_preflight"];
+const UNDESCRIBED: &[&str] = &["other", "feed_other", "feed_preflight", "admin_other"];
 
 /// What is described of one method of one path.
 #[derive(Debug)]

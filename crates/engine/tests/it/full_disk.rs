@@ -97,9 +97,9 @@ async fn while_room_is_short_what_adds_data_is_refused_and_all_else_goes_on() {
     let limits = RoomLimits { warn: None, min: Some(Share::Bytes(10)) };
     let found = |free| Space { total: 100, free };
     let world = world_with(&room);
-    let bucket = BucketId::parse("b").unwrap();
+    let bucket = BucketId::parse("docs").unwrap();
     world.run(world.engine.create_bucket(&bucket)).await.unwrap();
-    let kept = StreamPath::parse_url_path("/ds/b/kept").unwrap();
+    let kept = StreamPath::parse_url_path("/ds/docs/kept").unwrap();
     world.run(world.engine.create(&kept, create_request("text/plain"))).await.unwrap();
     let append = || world.engine.append(&kept, append_request("text/plain", b"kept"));
     let tail = world.run(append()).await.unwrap().tail;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
 pub use crate::sim::disk::content::SECTOR_BYTES;
 pub use crate::sim::disk::fault::{Crashed, FaultCounts, FaultRule, Operation, is_crash};
 use crate::sim::disk::state::State;
