@@ -63,11 +63,11 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         shutdown.clone(),
     )?;
     let store = OpenStore::open(config, &env)?;
-    watch::watch_store(&sight, config, &store);
     let (keeper, feeds_room) = room_keeper(config, &env, &store);
+    keeper.show(&sight);
+    watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone(), feeds_room)?;
     keeper.look();
-    keeper.show(&sight);
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let subscriptions = subscriptions::open(config, &store, env.clone())?;
     let clock = Arc::clone(&env.clock);
