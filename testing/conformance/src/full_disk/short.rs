@@ -2,6 +2,7 @@
 //! making or by others. Until then everything else goes on.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -108,22 +109,26 @@ impl<'a> World<'a> {
     /// Has others take or give back room until so much is free, and waits until the server has seen it.
     fn leave(&mut self, free_mib: u64) -> Result<()> {
         let wanted = free_mib << 20;
-        let file = fs::OpenOptions::new().create(true).append(true).open(&self.ballast)?;
+        // Within a MiB, and again and again: folds and logs come and go.
+        self.wait("free bytes", |world| {
+            world.take(wanted)?;
+            let seen = world.metric("alluvium_disk_free_bytes")?;
+            Ok((seen - wanted as f64).abs() < f64::from(1 << 20))
+        })
+    }
+
+    /// Has others take or give back room until so many bytes are free, if they have so much.
+    fn take(&self, wanted: u64) -> Result<()> {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&self.ballast)?;
         let length = file.metadata()?.len();
         let disk = rustix::fs::statvfs(self.disk)?;
         let free = disk.f_bavail * disk.f_frsize;
         if free > wanted {
-            let more = vec![1; usize::try_from(free - wanted)?];
-            std::io::Write::write_all(&mut &file, &more)?;
+            file.write_all(&vec![1; usize::try_from(free - wanted)?])?;
         } else {
             file.set_len(length.saturating_sub(wanted - free))?;
         }
-        drop(file);
-        // Within a MiB: folds and logs come and go.
-        self.wait("free bytes", |world| {
-            let seen = world.metric("alluvium_disk_free_bytes")?;
-            Ok((seen - wanted as f64).abs() < f64::from(1 << 20))
-        })
+        Ok(())
     }
 
     fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
@@ -186,7 +191,7 @@ impl<'a> World<'a> {
 
     fn reads_and_deletes(&mut self) -> Result<()> {
         for number in 1..STREAMS {
-            let read = read_all(&mut self.connection, &format!("/v1/stream/s{number}"))?;
+            let read = read_all(&mut self.connection, &format!("s{number}"))?;
             let bytes: usize = read.iter().map(Vec::len).sum();
             ensure!(bytes == APPEND_BYTES, "{bytes} bytes");
         }
