@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use alluvium_access::{Access, Guarded};
-use alluvium_env::{Env, Room};
+use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
     Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
@@ -115,7 +115,8 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
 /// What looks at the disks, and what feeds are told of theirs.
 fn room_keeper(config: &Config, env: &Env, store: &OpenStore) -> (RoomKeeper, Room) {
     let (what, path, room) = store.place();
-    let keeper = RoomKeeper::new(env, config.room_limits()).and(what, path, room.clone());
+    let limits = RoomLimits { warn: config.disk_free_warn.0, min: config.disk_free_min.0 };
+    let keeper = RoomKeeper::new(env, limits).and(what, path, room.clone());
     match config.store {
         // They are in the same directory.
         StoreChoice::Engine => (keeper, room),

@@ -1,6 +1,6 @@
 //! How much of the disk stays free.
 
-use alluvium_env::{RoomLimits, Share};
+use alluvium_env::Share;
 
 use super::access::OFF;
 use super::load::ConfigError;
@@ -71,11 +71,6 @@ pub fn check_free_space(warn: FreeSpace, min: FreeSpace) -> Result<(), String> {
 }
 
 impl Config {
-    /// How much of the disk stays free.
-    pub fn room_limits(&self) -> RoomLimits {
-        RoomLimits { warn: self.disk_free_warn.0, min: self.disk_free_min.0 }
-    }
-
     pub(super) fn check_disk(&self) -> Result<(), ConfigError> {
         check_free_space(self.disk_free_warn, self.disk_free_min).map_err(ConfigError::Contradiction)
     }

@@ -34,9 +34,9 @@ impl Stream {
 impl Model {
     /// The streams that a rule says are to go.
     pub fn overdue(&self, ask: &RetainAsk, now_ms: u64) -> Vec<Overdue> {
-        let url = |stream: &Stream| match stream.path.starts_with('/') {
-            true => stream.path.clone(),
-            false => format!("/v1/stream/{}", stream.path),
+        let url = |stream: &Stream| {
+            let mount = if stream.path.starts_with('/') { "" } else { "/v1/stream/" };
+            format!("{mount}{}", stream.path)
         };
         let mut meant: Vec<&Stream> =
             self.live(now_ms).filter(|stream| url(stream).starts_with(&ask.prefix)).collect();
@@ -83,7 +83,7 @@ impl Model {
         let kept = Answer::Refused(Refusal::Kept);
         let Some(stream) = self.streams.get(&id).filter(|stream| !stream.deleted) else { return kept };
         let may_be_over = stream.deadline.expired(now_ms) || stream.deadline.uncertain(now_ms);
-        let answer = if stream.last_write_ms != last_write_ms { kept.clone() } else { Answer::Deleted };
+        let answer = if stream.last_write_ms == last_write_ms { Answer::Deleted } else { kept.clone() };
         if may_be_over && actual == Some(&kept) {
             return kept;
         }
