@@ -94,13 +94,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         }
         Ok::<(), io::Error>(())
     })?;
-    if let Some(feeds) = feeds {
-        feeds.close();
-    }
-    if let Some(subscriptions) = subscriptions {
-        subscriptions.stop();
-    }
-    store.close();
+    close(feeds, subscriptions, &store);
     #[cfg(feature = "otlp")]
     if let Some(exporter) = exporter {
         exporter.stop();
@@ -112,19 +106,33 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     Ok(())
 }
 
+/// Ends what stores data, what rests on others first.
+fn close(
+    feeds: Option<Arc<alluvium_feeds::Service>>,
+    subscriptions: Option<alluvium_subscriptions::Service>,
+    store: &OpenStore,
+) {
+    if let Some(feeds) = feeds {
+        feeds.close();
+    }
+    if let Some(subscriptions) = subscriptions {
+        subscriptions.stop();
+    }
+    store.close();
+}
+
 /// What looks at the disks, and what feeds are told of theirs.
 fn room_keeper(config: &Config, env: &Env, store: &OpenStore) -> (RoomKeeper, Room) {
     let (what, path, room) = store.place();
     let limits = RoomLimits { warn: config.disk_free_warn.0, min: config.disk_free_min.0 };
     let keeper = RoomKeeper::new(env, limits).and(what, path, room.clone());
     match config.store {
-        // They are in the same directory.
-        StoreChoice::Engine => (keeper, room),
         StoreChoice::Sqlite(_) if config.feeds => {
             let room = Room::default();
             (keeper.and("data", config.data_dir.clone(), room.clone()), room)
         }
-        StoreChoice::Sqlite(_) => (keeper, room),
+        // They are in the same directory, or there are none.
+        StoreChoice::Engine | StoreChoice::Sqlite(_) => (keeper, room),
     }
 }
 

@@ -134,8 +134,7 @@ impl World<'_> {
     fn totals(&mut self) -> Result<()> {
         let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (path, bytes) in (0..STREAMS).map(stream) {
-            let group =
-                expected.entry(path[..path.rfind('/').context("a slash")? + 1].to_owned()).or_default();
+            let group = expected.entry(path[..=path.rfind('/').context("a slash")?].to_owned()).or_default();
             *group = (group.0 + 1, group.1 + bytes as u64);
         }
         let told = |groups: &[Value]| -> BTreeMap<String, (u64, u64)> {

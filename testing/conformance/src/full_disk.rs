@@ -25,6 +25,19 @@ use crate::writer::{Answer, Kind, Writer};
 const DISK_MIB: u32 = 64;
 /// Size of the one that a server keeps from being filled.
 const SHORT_DISK_MIB: u32 = 128;
+/// To the brim, with nothing that keeps it from there.
+const FLAGS: [&str; 10] = [
+    "--segment-bytes",
+    "2MiB",
+    "--append-bytes-max",
+    "1MiB",
+    "--shards",
+    "2",
+    "--disk-free-min",
+    "off",
+    "--disk-free-warn",
+    "off",
+];
 /// Room that is taken at first and given back later.
 const BALLAST_BYTES: usize = 24 << 20;
 /// Writers at once.
@@ -95,20 +108,7 @@ fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
     let disk = &disk.0;
     let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![1; BALLAST_BYTES])?;
-    // To the brim, with nothing that keeps it from there.
-    let flags = [
-        "--segment-bytes",
-        "2MiB",
-        "--append-bytes-max",
-        "1MiB",
-        "--shards",
-        "2",
-        "--disk-free-min",
-        "off",
-        "--disk-free-warn",
-        "off",
-    ];
-    let server = Launch::new(binary, &disk.path().join("data"), &flags).start()?;
+    let server = Launch::new(binary, &disk.path().join("data"), &FLAGS).start()?;
     let mut writers: Vec<Writer> =
         (0..WRITERS).map(|id| Writer::new(id, Kind::Producer, Random::new(u64::from(id)))).collect();
     let mut connection = Connection::open(server.address)?;

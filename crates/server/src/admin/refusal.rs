@@ -78,7 +78,7 @@ impl Refusal {
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::NoSuchResource => (StatusCode::NOT_FOUND, "no_such_resource"),
+            Self::NoSuchResource | Self::NoFeeds => (StatusCode::NOT_FOUND, "no_such_resource"),
             Self::MethodNotAllowed(_) => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Parameter(_) | Self::Order(_) | Self::Depth(_) => {
                 (StatusCode::BAD_REQUEST, "invalid_parameter")
@@ -93,7 +93,6 @@ impl Refusal {
             Self::BodiesBusy => (StatusCode::SERVICE_UNAVAILABLE, "too_many_bodies"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_incomplete"),
             Self::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not_supported_by_store"),
-            Self::NoFeeds => (StatusCode::NOT_FOUND, "no_such_resource"),
             Self::Unreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
             Self::Storage(StorageError::Full) => (StatusCode::INSUFFICIENT_STORAGE, "storage_full"),
             Self::Storage(StorageError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),

@@ -14,10 +14,11 @@ use crate::http::{Connection, Response, read_all};
 use crate::server::{Launch, Server, Store};
 
 /// What the server is told: data is refused below the first, and the log warns below the second.
-const FREE_MIN_MIB: u64 = 24;
-const FREE_WARN_MIB: u64 = 40;
+const FREE_MIN_MIB: u32 = 24;
+const FREE_WARN_MIB: u32 = 40;
+const MIB: f64 = 1_048_576.0;
 /// Streams, each of an append of nearly a MiB.
-const STREAMS: usize = 24;
+const STREAMS: u32 = 24;
 const APPEND_BYTES: usize = 1_000_000;
 /// The longest wait for the server to look at its disk, which it does once a second, and for folds.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -107,13 +108,12 @@ impl<'a> World<'a> {
     }
 
     /// Has others take or give back room until so much is free, and waits until the server has seen it.
-    fn leave(&mut self, free_mib: u64) -> Result<()> {
-        let wanted = free_mib << 20;
+    fn leave(&mut self, free_mib: u32) -> Result<()> {
         // Within a MiB, and again and again: folds and logs come and go.
         self.wait("free bytes", |world| {
-            world.take(wanted)?;
+            world.take(u64::from(free_mib) << 20)?;
             let seen = world.metric("alluvium_disk_free_bytes")?;
-            Ok((seen - wanted as f64).abs() < f64::from(1 << 20))
+            Ok((seen - f64::from(free_mib) * MIB).abs() < MIB)
         })
     }
 
@@ -179,13 +179,16 @@ impl<'a> World<'a> {
             let headers = [("content-type", "application/json")];
             let target = "/v1/stream/__ds/subscriptions/late";
             refused(self.connection.call("PUT", target, &headers, body)?, "a subscription")?;
-            ensure!(self.metric("alluvium_disk_refused_total")? >= STREAMS as f64, "they are not counted");
+            ensure!(
+                self.metric("alluvium_disk_refused_total")? >= f64::from(STREAMS),
+                "they are not counted"
+            );
         }
         let answer = self.call("GET", "/readyz", &[])?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         ensure!(answer.status == 503 && text.contains("disk-free-min"), "/readyz: {} {text}", answer.status);
         let free = self.metric("alluvium_disk_free_bytes")?;
-        ensure!(free > ((FREE_MIN_MIB - 8) << 20) as f64, "what was refused took room all the same: {free}");
+        ensure!(free > f64::from(FREE_MIN_MIB - 8) * MIB, "what was refused took room all the same: {free}");
         Ok(())
     }
 
