@@ -2,6 +2,7 @@
 
 mod admin;
 mod feed;
+mod health;
 mod jetstream;
 mod serve;
 mod stream;
@@ -46,6 +47,9 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Ask a server whether it is ready, for what watches it: the exit code is 0 if it is.
+    #[command(after_help = health::after_help())]
+    Health(health::HealthArgs),
     /// Watch what a server does: rates, latencies, what it holds.
     #[command(after_help = top::after_help())]
     Top(top::TopArgs),
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Admin(args) => admin::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Health(args) => health::run(&args),
         Command::Top(args) => top::run(&args),
     }
 }

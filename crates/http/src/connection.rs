@@ -19,6 +19,7 @@ use crate::{
     limits::{HANDSHAKE_TIMEOUT_S, STALLED_PEER_TIMEOUT_S, TLS_BUFFER_BYTES_MAX},
     peer::Networks,
     places::{Place, Places},
+    query::Queries,
     roaming::Heavy,
     stream::Stream,
     watchdog::Activity,
@@ -38,6 +39,7 @@ pub(crate) struct Shared<H> {
     pub(crate) responses: Arc<ResponseBudget>,
     pub(crate) front: Front,
     pub(crate) proxies: Arc<Networks>,
+    pub(crate) queries: Queries,
 }
 
 /// The state a connection's requests share.
@@ -57,7 +59,8 @@ impl<H: Handler> Connection<H> {
             Version::HTTP_2 if is_read(&request) && !request.body().is_end_stream() => {
                 Err(admission::Refusal::UnexpectedBody)
             }
-            Version::HTTP_2 => admission::settle_host(&mut request),
+            Version::HTTP_2 => admission::check_size(&request, self.shared.header_bytes_max)
+                .and_then(|()| admission::settle_host(&mut request)),
             _ => Ok(()),
         };
         let admitted =

@@ -12,10 +12,12 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
-pub use access::{AccessPath, ByteRate, RateLimit};
+use crate::memory::check_memory;
+
+pub use access::{AccessPath, ByteLimit, RateLimit};
 pub use disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace, check_free_space};
 pub use docs::{docs_markdown, exit_codes};
-pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
+pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
 pub use retention::{InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix};
 use value::Value as _;
@@ -62,6 +64,7 @@ impl Config {
                     .to_owned(),
             ));
         }
+        check_memory(self, self.shards_wanted())?;
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

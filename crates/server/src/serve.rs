@@ -17,7 +17,9 @@ use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
-    logging, metrics,
+    logging,
+    memory::check_memory,
+    metrics,
     retention::keep_retention,
     room::RoomKeeper,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
@@ -63,11 +65,11 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         shutdown.clone(),
     )?;
     let store = OpenStore::open(config, &env)?;
-    let (keeper, feeds_room) = room_keeper(config, &env, &store);
-    keeper.show(&sight);
+    // A data directory that was there has its own number of shards.
+    check_memory(config, store.shards().unwrap_or(1))?;
+    let (keeper, feeds_room) = room_keeper(config, &env, &store, &sight);
     watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone(), feeds_room)?;
-    keeper.look();
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let subscriptions = subscriptions::open(config, &store, env.clone())?;
     let clock = Arc::clone(&env.clock);
@@ -121,19 +123,22 @@ fn close(
     store.close();
 }
 
-/// What looks at the disks, and what feeds are told of theirs.
-fn room_keeper(config: &Config, env: &Env, store: &OpenStore) -> (RoomKeeper, Room) {
+/// What looks at the disks, after a first look, and what feeds are told of theirs.
+fn room_keeper(config: &Config, env: &Env, store: &OpenStore, sight: &Sight) -> (RoomKeeper, Room) {
     let (what, path, room) = store.place();
     let limits = RoomLimits { warn: config.disk_free_warn.0, min: config.disk_free_min.0 };
     let keeper = RoomKeeper::new(env, limits).and(what, path, room.clone());
-    match config.store {
+    let (keeper, feeds_room) = match config.store {
         StoreChoice::Sqlite(_) if config.feeds => {
             let room = Room::default();
             (keeper.and("data", config.data_dir.clone(), room.clone()), room)
         }
         // They are in the same directory, or there are none.
         StoreChoice::Engine | StoreChoice::Sqlite(_) => (keeper, room),
-    }
+    };
+    keeper.show(sight);
+    keeper.look();
+    (keeper, feeds_room)
 }
 
 /// The export of traces and metrics, if it is wanted.

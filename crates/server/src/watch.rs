@@ -7,8 +7,8 @@ use alluvium_feeds::Service;
 use alluvium_feeds::http::{
     MOUNT as FEEDS_MOUNT, OPERATIONS as FEED_OPERATIONS, Surface, operation as feed_operation,
 };
+use alluvium_http::RequestBody;
 use alluvium_streams::{Backend, Operation, Streams, operation};
-use http::{Method, Uri};
 
 use crate::admin::{ADMIN_MOUNT, OPERATIONS as ADMIN_OPERATIONS, operation as admin_operation};
 use crate::config::Config;
@@ -26,7 +26,7 @@ const COUNT: usize = ADMIN_FROM + ADMIN_OPERATIONS.len();
 static NAMES: [&str; COUNT] = names();
 
 /// All operations: those of streams, those of feeds, those about the server itself, and those of its operator.
-pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of };
+pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of::<RequestBody> };
 
 const fn names() -> [&'static str; COUNT] {
     let mut names = [""; COUNT];
@@ -51,7 +51,8 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
     NAMES.iter().copied()
 }
 
-fn operation_of(method: &Method, uri: &Uri) -> usize {
+fn operation_of<B>(request: &http::Request<B>) -> usize {
+    let (method, uri) = (request.method(), request.uri());
     let own = |place: usize| OWN_FROM + place;
     match uri.path() {
         HEALTH_PATH => own(0),
@@ -140,8 +141,8 @@ mod tests {
             ("GET /", "other"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");
-            let method = Method::try_from(method).expect("a method");
-            let found = operation_of(&method, &uri.parse().expect("a path"));
+            let asked = http::Request::builder().method(method).uri(uri).body(()).expect("a request");
+            let found = operation_of(&asked);
             assert_eq!(NAMES[found], expected, "{request}");
         }
     }

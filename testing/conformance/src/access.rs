@@ -1,6 +1,7 @@
 //! Who may do what: every operation of every door, open streams, limits, origins, and a log without a token.
 
 mod browsers;
+mod events;
 mod limits;
 mod open;
 mod table;
@@ -193,6 +194,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     jetstream(binary, report)?;
     signed(binary, report)?;
     open::run(binary, report)?;
+    events::run(binary, report)?;
     limits::run(binary, report)?;
     browsers::run(binary, report)?;
     command_line(binary, report)
@@ -216,7 +218,7 @@ fn refusals_to_start(binary: &Path, report: &mut Report) -> Result<()> {
         ensure!(output.status.code() == Some(EXIT_CONFIG), "{:?}: {said}", output.status);
         ensure!(said.contains("access-file") && said.contains("insecure"), "{said}");
         ensure!(!scratch.path().join("data").exists(), "it has made a data directory");
-        launch.flags = vec!["--insecure".to_owned(), "yes".to_owned()];
+        launch.flags = vec!["--insecure".to_owned()];
         launch.start()?.stop()?;
         launch.flags = tokens.flags().to_vec();
         launch.start()?.stop().map(drop)
