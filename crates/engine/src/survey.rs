@@ -57,7 +57,7 @@ impl Inner {
                 stream.path.as_ref().is_some_and(|path| path.is_under(prefix)) && !stream.expired(now_ms)
             };
             let streams: Vec<Arc<Stream>> =
-                shard.directory.read().values().filter(is_meant).cloned().collect();
+                shard.directory.read().streams().filter(is_meant).cloned().collect();
             for stream in streams {
                 // One that an earlier bucket of the same name has left is on its way out.
                 if stream.bucket.is_some() && self.buckets.of(&stream).is_none() {
