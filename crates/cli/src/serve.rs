@@ -100,7 +100,9 @@ fn flag(option: &OptionSpec) -> Arg {
         text => format!("[default: {text}] "),
     };
     let help = format!("{} {default}[env: {}]", option.help.trim(), option.variable());
-    Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help))
+    let arg = Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help));
+    // What is `yes` or `no` is `yes` if it is only named.
+    if option.is_switch() { arg.num_args(0..=1).default_missing_value("yes") } else { arg }
 }
 
 /// What `alluvium serve --help` says after the options.

@@ -13,7 +13,7 @@
 //! * `jetstream` – a server that follows that network, with published clients, killed again and again.
 //! * `jetstream-model` – the same at several seeds, every path compared with the model of the network.
 //! * `jetstream-faults` – everything that can be wrong with a network, and what must come of it.
-//! * `jetstream-crashes` – that server killed at every step to the disk, and its readers killed and resumed.
+//! * `jetstream-crashes` – that server killed and without power at every step to the disk, its readers killed and resumed.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -106,8 +106,12 @@ enum Claim {
     JetstreamModel,
     /// `alluvium jetstream serve` and everything that can be wrong with a network: each fault fires, and does what it must.
     JetstreamFaults,
-    /// `alluvium jetstream serve` killed at every step to the disk, and `tail` and `backfill` killed and resumed.
+    /// `alluvium jetstream serve` killed and without power at every step to the disk, and `tail` and `backfill` killed and
+    /// resumed.
     JetstreamCrashes,
+    /// Replaces a segment: the process that `jetstream-crashes` kills meanwhile.
+    #[command(hide = true)]
+    ReplaceSegment(jetstream::ReplaceOptions),
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -133,7 +137,17 @@ enum Claim {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::parse();
+    if let Claim::ReplaceSegment(options) = &cli.claim {
+        return match jetstream::replace(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                println!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    match run(cli) {
         Ok(report) => report.finish(),
         Err(error) => {
             println!("FAILED  {error:#}");
@@ -164,6 +178,8 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::JetstreamModel => jetstream::against_model(&binary, &mut report),
         Claim::JetstreamFaults => jetstream::with_faults(&binary, &mut report)?,
         Claim::JetstreamCrashes => jetstream::with_crashes(&binary, &mut report)?,
+        // It was done before: it needs no server.
+        Claim::ReplaceSegment(_) => {}
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,

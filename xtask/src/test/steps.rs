@@ -148,7 +148,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "jetstream-crashes",
-        about: "a Jetstream killed at every step to the disk, and its readers",
+        about: "a Jetstream killed, failing and without power at every step to the disk, and its readers",
         run: || black_box("jetstream-crashes"),
     },
     Step {
