@@ -47,8 +47,12 @@ pub const SERVER: &[Route] = &[
     route("GET", "/healthz", Asked::Nothing),
     route("GET", "/readyz", Asked::Nothing),
     route("GET", "/metrics", ADMIN),
-    route("GET", "/v1/admin/backups", ADMIN),
-    route("PUT", "/v1/admin/backups/{backup}", ADMIN),
+    route("GET", "/admin/v1/backups", ADMIN),
+    route("PUT", "/admin/v1/backups/{backup}", ADMIN),
+    route("GET", "/admin/v1/streams", ADMIN),
+    route("GET", "/admin/v1/totals", ADMIN),
+    route("GET", "/admin/v1/spaces", ADMIN),
+    route("POST", "/admin/v1/delete", ADMIN),
     route("GET", "/v1/stream/{stream}", READ),
     route("POST", "/v1/stream/{stream}", WRITE),
     route("PUT", "/v1/stream/{stream}", WRITE),
@@ -144,7 +148,7 @@ const FORKED_FROM: &str = "stream-forked-from";
 const SPACES: &str = "/feeds/v1/spaces/";
 
 /// Where backups of the server are.
-const BACKUPS: &str = "/v1/admin/backups/";
+const BACKUPS: &str = "/admin/v1/backups/";
 
 /// What a request needs, by its method, the path of its URL as it stands there, and its headers.
 pub fn need(doors: Doors, method: &Method, path: &str, headers: &HeaderMap) -> Need {
@@ -200,7 +204,7 @@ fn server(path: &str) -> Option<Named> {
         return space(rest);
     }
     if path.strip_prefix(BACKUPS).is_some_and(|name| !name.is_empty()) {
-        return Some(Named { path: "/v1/admin/backups/{backup}", place: path.to_owned() });
+        return Some(Named { path: "/admin/v1/backups/{backup}", place: path.to_owned() });
     }
     let named = plain(SERVER, path).filter(|named| !named.path.contains('{'))?;
     // A socket for all spaces is for whoever may do something in one.

@@ -232,7 +232,7 @@ fn live(args: &BackupArgs, name: &Path) -> Result<String, Failure> {
     let name = name.to_str().filter(|name| !name.contains(['/', '?', '#', '%']));
     let name =
         name.ok_or_else(|| Failure::Usage("a folder needs a second argument: the target".to_owned()))?;
-    let url = format!("{}/v1/admin/backups/{name}", args.url.trim_end_matches('/'));
+    let url = format!("{}/admin/v1/backups/{name}", args.url.trim_end_matches('/'));
     let mut config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
     if let Some(roots) = roots(args.tls_ca.as_deref())? {
         config = config.tls_config(ureq::tls::TlsConfig::builder().root_certs(roots).build());

@@ -76,6 +76,18 @@ impl Ground {
         })
     }
 
+    /// The names of the folders of all spaces.
+    pub(crate) fn folders(&self, disk: &dyn Disk) -> std::io::Result<Vec<String>> {
+        let mut names = disk.list(&self.folder)?;
+        names.retain(|name| is_folder_name(name));
+        Ok(names)
+    }
+
+    /// Where a folder of this name is.
+    pub(crate) fn folder_named(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// The folder of a space.
     pub(crate) fn folder_of(&self, id: &Id) -> PathBuf {
         self.folder.join(name_of_folder(id))

@@ -10,6 +10,7 @@ use alluvium_feeds::http::{
 use alluvium_http::RequestBody;
 use alluvium_streams::{Backend, Operation, Streams, operation};
 
+use crate::admin::{ADMIN_MOUNT, OPERATIONS as ADMIN_OPERATIONS, operation as admin_operation};
 use crate::config::Config;
 use crate::keep::{BACKUP_OPERATIONS, Backups, Keeper, operation as backup_operation};
 use crate::metrics;
@@ -19,12 +20,14 @@ use crate::store::OpenStore;
 /// The operations about the server itself.
 const OWN: &[&str] = &["health", "ready", "metrics"];
 const STREAM_COUNT: usize = Operation::ALL.len();
-const BACKUPS: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
-const COUNT: usize = BACKUPS + BACKUP_OPERATIONS.len();
+const OWN_FROM: usize = STREAM_COUNT + FEED_OPERATIONS.len();
+const ADMIN_FROM: usize = OWN_FROM + OWN.len();
+const BACKUPS_FROM: usize = ADMIN_FROM + ADMIN_OPERATIONS.len();
+const COUNT: usize = BACKUPS_FROM + BACKUP_OPERATIONS.len();
 
 static NAMES: [&str; COUNT] = names();
 
-/// All operations: those of streams, those of feeds, and those about the server itself.
+/// All operations: those of streams, those of feeds, those about the server itself, and those of its operator.
 pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of::<RequestBody> };
 
 const fn names() -> [&'static str; COUNT] {
@@ -33,12 +36,14 @@ const fn names() -> [&'static str; COUNT] {
     while at < COUNT {
         names[at] = if at < STREAM_COUNT {
             Operation::ALL[at].name()
-        } else if at < STREAM_COUNT + FEED_OPERATIONS.len() {
+        } else if at < OWN_FROM {
             FEED_OPERATIONS[at - STREAM_COUNT]
-        } else if at < BACKUPS {
-            OWN[at - STREAM_COUNT - FEED_OPERATIONS.len()]
+        } else if at < ADMIN_FROM {
+            OWN[at - OWN_FROM]
+        } else if at < BACKUPS_FROM {
+            ADMIN_OPERATIONS[at - ADMIN_FROM]
         } else {
-            BACKUP_OPERATIONS[at - BACKUPS]
+            BACKUP_OPERATIONS[at - BACKUPS_FROM]
         };
         at += 1;
     }
@@ -52,12 +57,13 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
 
 fn operation_of<B>(request: &http::Request<B>) -> usize {
     let (method, uri) = (request.method(), request.uri());
-    let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
+    let own = |place: usize| OWN_FROM + place;
     match uri.path() {
         HEALTH_PATH => own(0),
         READY_PATH => own(1),
         METRICS_PATH => own(2),
-        path if Backups::is_owned(path) => BACKUPS + backup_operation(path),
+        path if Backups::is_owned(path) => BACKUPS_FROM + backup_operation(path),
+        path if path.starts_with(ADMIN_MOUNT) => ADMIN_FROM + admin_operation(method, path),
         path if path.starts_with(FEEDS_MOUNT) => STREAM_COUNT + feed_operation(method, uri),
         _ => operation(method, uri) as usize,
     }
@@ -140,10 +146,13 @@ mod tests {
             ("GET /metrics", "metrics"),
             ("GET /healthz", "health"),
             ("GET /readyz", "ready"),
+            ("GET /admin/v1/streams?order=idle", "admin_streams"),
+            ("POST /admin/v1/delete", "admin_delete"),
+            ("DELETE /admin/v1/streams", "admin_other"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),
-            ("PUT /v1/admin/backups/daily", "backup"),
-            ("GET /v1/admin/backups", "backup_list"),
+            ("PUT /admin/v1/backups/daily", "backup"),
+            ("GET /admin/v1/backups", "backup_list"),
             ("GET /", "other"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");

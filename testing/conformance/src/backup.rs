@@ -122,7 +122,7 @@ fn streams(tool: &Tool, report: &mut Report) -> Result<()> {
             let output = tool.output(&["backup", "--url", &url, name])?;
             ensure!(output.status.code() == Some(code), "`{name}`: {:?}", output.status.code());
         }
-        let listed = Connection::open(server.address)?.call("GET", "/v1/admin/backups", &[], &[])?;
+        let listed = Connection::open(server.address)?.call("GET", "/admin/v1/backups", &[], &[])?;
         let listed: serde_json::Value = serde_json::from_slice(&listed.expect(&[200], "list")?.body)?;
         ensure!(listed["backups"].as_array().map_or(0, Vec::len) == BACKUPS, "{listed}");
         Ok(())

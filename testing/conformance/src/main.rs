@@ -35,6 +35,7 @@
 
 mod abuse;
 mod access;
+mod admin;
 mod backup;
 mod buckets;
 mod certificates;
@@ -98,6 +99,8 @@ enum Claim {
     Access,
     /// Backups under load, brought back: nothing acknowledged lost, nothing torn, clients of feeds heal.
     Backup,
+    /// What an operator does: rules of retention, lists by size and idleness, totals, deletions by prefix.
+    Admin,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
@@ -174,6 +177,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Access => access::run(&binary, &mut report)?,
         Claim::Backup => backup::run(&binary, cli.store, &mut report)?,
+        Claim::Admin => admin::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,

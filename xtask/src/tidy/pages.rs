@@ -24,6 +24,7 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/server/src/keep/http.rs",
     "crates/server/src/sight/answer.rs",
     "crates/server/src/sight/operated.rs",
+    "crates/server/src/admin/refusal.rs",
 ];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];

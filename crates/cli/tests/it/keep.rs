@@ -277,7 +277,7 @@ fn a_running_server_takes_backups_only_where_it_was_told_to() {
     live(&server).fails_with(4);
     let (found, counted) = faults(&check(&folder.path().join("b/daily"), ""));
     assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(9)));
-    for target in ["/v1/admin/backups/..", "/v1/admin/backups/a%2Fb", "/v1/admin/backups/.lock"] {
+    for target in ["/admin/v1/backups/..", "/admin/v1/backups/a%2Fb", "/admin/v1/backups/.lock"] {
         let refused = call(server.address(), "PUT", target, &[], b"");
         assert_eq!((refused.status, refused.code().as_str()), (400, "backup_name"), "{target}");
     }

@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use super::{KeepFault, Keeper};
 
 /// Where backups are.
-pub(crate) const BACKUPS_PATH: &str = "/v1/admin/backups";
+pub(crate) const BACKUPS_PATH: &str = "/admin/v1/backups";
 /// The operations that requests are counted under.
 pub(crate) const OPERATIONS: &[&str] = &["backup", "backup_list"];
 
