@@ -69,11 +69,11 @@ impl Handler for Site {
         match (&doors.feeds, &doors.subscriptions) {
             (Some(feeds), _) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
             // Out of the way of streams, where most requests go.
+            _ if Backups::is_owned(request.uri().path()) => Box::pin(doors.backups.handle(request)).await,
             _ if request.uri().path().starts_with(ADMIN_MOUNT) => Box::pin(doors.admin.handle(request)).await,
             (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
                 Box::pin(subscriptions.handle(request)).await
             }
-            _ if Backups::is_owned(request.uri().path()) => Box::pin(doors.backups.handle(request)).await,
             _ => doors.streams.handle(request).await,
         }
     }
