@@ -28,11 +28,13 @@ pub enum Bug {
     NotSerialised,
     /// A hint moves the cursor.
     HintAsData,
+    /// Pushed blocks are taken before the connection has confirmed the history.
+    PushedUnconfirmed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::WastedPosition,
         Self::HighestPlusOne,
         Self::CursorMovedByPush,
@@ -43,6 +45,7 @@ impl Bug {
         Self::ExpiredIsEmpty,
         Self::NotSerialised,
         Self::HintAsData,
+        Self::PushedUnconfirmed,
     ];
 }
 

@@ -15,6 +15,7 @@ mod ground;
 pub mod guard;
 pub mod http;
 mod hub;
+mod identity;
 mod list;
 mod options;
 pub mod principal;

@@ -62,7 +62,8 @@ pub(crate) fn answer(
         examined_max: options.page_examined_max,
     };
     let selection = selected.as_deref().map_or(Selection::All, Selection::Feeds);
-    let Page { blocks, complete_to } = page::read(connection, space.key, selection, cursor, limits)?;
+    let place = (space.key, space.max_position());
+    let Page { blocks, complete_to } = page::read(connection, place, selection, cursor, limits)?;
     // Nothing selected lies between the last block and the end, so a quiet selection need not be searched again. Safe
     // because positions become visible in their order.
     let pruned = pruned(connection, space, selected.as_deref(), cursor)?;

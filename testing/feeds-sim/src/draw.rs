@@ -50,11 +50,23 @@ pub(crate) enum Action {
     Pass,
     PassLong,
     Cut,
+    /// Some are cut off and come back at once, while others write.
+    Flap,
+    /// Nothing gets through one way.
+    Deafen,
+    /// A token is not good any more.
+    Expire,
     RestartClient,
-    RestartServer { is_clean: bool },
+    RestartServer {
+        is_clean: bool,
+    },
     Snapshot,
     Wipe,
-    SetBack { with_guard: bool },
+    SetBack {
+        with_guard: bool,
+    },
+    /// The authority is set back together with its guard, by little, and everyone comes back at once with something to push.
+    Relapse,
     Prune,
     SnapshotClient,
     CopyClient,
@@ -81,6 +93,7 @@ impl Action {
             16..=21 => rare(rng, profile.changes_choice, Self::Replicate),
             22 => rare(rng, profile.changes_choice, Self::Stop),
             23 => rare(rng, profile.changes_choice, Self::Select),
+            24..=25 => rare(rng, profile.sets_guard_back, Self::Relapse),
             _ => Self::draw_common(rng, profile),
         }
     }
@@ -88,9 +101,12 @@ impl Action {
     fn draw_common(rng: &mut Rng, _profile: &Profile) -> Self {
         match rng.below(100) {
             0..=44 => Self::Append,
-            45..=84 => Self::Pass,
-            85..=87 => Self::PassLong,
-            88..=91 => Self::Cut,
+            45..=80 => Self::Pass,
+            81..=83 => Self::PassLong,
+            84..=86 => Self::Cut,
+            87..=89 => Self::Flap,
+            90 => Self::Deafen,
+            91 => Self::Expire,
             92..=94 => Self::RestartClient,
             95 => Self::RestartServer { is_clean: true },
             96..=97 => Self::RestartServer { is_clean: false },

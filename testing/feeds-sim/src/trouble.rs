@@ -7,10 +7,20 @@ use crate::draw::Action;
 use crate::world::World;
 use crate::{Checked, ensure};
 
+/// Within what time those come back who come back at once, in milliseconds.
+const FLAP_MS: u64 = 200;
+
 impl World {
     /// What happens to machines and disks.
-    pub(crate) fn trouble(&mut self, action: Action, client: usize) {
+    pub(crate) fn trouble(&mut self, action: Action, client: usize) -> Checked {
         match action {
+            Action::Flap => return self.flap(),
+            Action::Relapse => return self.relapse(),
+            Action::Deafen => {
+                let (is_to_server, ms) = (self.rng.percent(50), self.rng.within(1000..20_000));
+                self.network.shut(client, is_to_server, self.now_ms + ms);
+            }
+            Action::Expire => drop(self.expired.insert(client)),
             Action::RestartServer { is_clean } => {
                 self.server.stop(is_clean);
                 self.server.start();
@@ -51,6 +61,47 @@ impl World {
                 self.clients[client].clock.advance_ms(ms);
             }
         }
+        Ok(())
+    }
+
+    /// Some are cut off and come back at once, so that they subscribe while what others write comes in.
+    fn flap(&mut self) -> Checked {
+        for client in 0..self.clients.len() {
+            if self.rng.percent(50) {
+                self.cut(client);
+                self.reconnect_within(client, FLAP_MS);
+            } else {
+                self.append(client)?;
+            }
+        }
+        let ms = self.rng.within(50..600);
+        self.pass(ms)
+    }
+
+    /// The authority loses the last few blocks, and nothing tells of it but the checks: everyone comes back at once, and
+    /// what is pushed then takes the places of what was lost.
+    fn relapse(&mut self) -> Checked {
+        let snapshot = self.server.snapshot();
+        self.append_some()?;
+        let ms = self.rng.within(100..4000);
+        self.pass(ms)?;
+        self.append_some()?;
+        self.server.set_back(&snapshot, true);
+        self.ledger.lose();
+        for client in 0..self.clients.len() {
+            self.cut(client);
+            self.reconnect_within(client, FLAP_MS);
+        }
+        self.pass(1500)
+    }
+
+    /// Anyone writes one block or a few.
+    fn append_some(&mut self) -> Checked {
+        for _ in 0..self.rng.within(1..6) {
+            let client = self.rng.index(self.clients.len());
+            self.append(client)?;
+        }
+        Ok(())
     }
 
     /// A client goes on from an older file, its own or another's. What it alone had is gone, and nobody else's fault.
