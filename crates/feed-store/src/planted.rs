@@ -33,8 +33,9 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All of them; the one that takes longest to find first.
     pub const ALL: [Self; 11] = [
+        Self::PushedUnconfirmed,
         Self::WastedPosition,
         Self::HighestPlusOne,
         Self::CursorMovedByPush,
@@ -45,7 +46,6 @@ impl Bug {
         Self::ExpiredIsEmpty,
         Self::NotSerialised,
         Self::HintAsData,
-        Self::PushedUnconfirmed,
     ];
 }
 

@@ -78,27 +78,34 @@ impl World {
         self.pass(ms)
     }
 
-    /// The authority loses the last few blocks, and nothing tells of it but the checks: everyone comes back at once, and
-    /// what is pushed then takes the places of what was lost.
+    /// The authority loses the last few blocks, and nothing tells of it but the checks. All come back at once with something
+    /// to push. One of them was away meanwhile, so it knows nothing of what was lost, and what it pushes at once takes the
+    /// places of that while the others have only just subscribed.
     fn relapse(&mut self) -> Checked {
+        let away = self.rng.index(self.clients.len());
+        self.cut(away);
+        self.reconnect_at(away, self.now_ms + 3_600_000);
         let snapshot = self.server.snapshot();
-        self.append_some()?;
-        let ms = self.rng.within(100..4000);
+        self.append_some(1..4, |client| client != away)?;
+        let ms = self.rng.within(500..4000);
         self.pass(ms)?;
-        self.append_some()?;
+        self.append_some(2..7, |client| client == away)?;
+        self.append_some(1..6, |client| client != away)?;
         self.server.set_back(&snapshot, true);
         self.ledger.lose();
         for client in 0..self.clients.len() {
             self.cut(client);
-            self.reconnect_within(client, FLAP_MS);
+            let within_ms = if client == away { 3 * FLAP_MS } else { FLAP_MS / 4 };
+            self.reconnect_within(client, within_ms);
         }
         self.pass(1500)
     }
 
-    /// Anyone writes one block or a few.
-    fn append_some(&mut self) -> Checked {
-        for _ in 0..self.rng.within(1..6) {
-            let client = self.rng.index(self.clients.len());
+    /// Some of the clients write so many blocks together.
+    fn append_some(&mut self, count: std::ops::Range<u64>, who: impl Fn(usize) -> bool) -> Checked {
+        let writers: Vec<usize> = (0..self.clients.len()).filter(|client| who(*client)).collect();
+        for _ in 0..self.rng.within(count) {
+            let client = *self.rng.pick(&writers);
             self.append(client)?;
         }
         Ok(())

@@ -435,8 +435,13 @@ impl World {
     }
 
     pub(crate) fn reconnect_within(&mut self, client: usize, ms: u64) {
+        let at_ms = self.now_ms + self.rng.below(ms);
+        self.reconnect_at(client, at_ms);
+    }
+
+    pub(crate) fn reconnect_at(&mut self, client: usize, at_ms: u64) {
         self.clients[client].connection = None;
-        self.reconnect_ms[client] = self.now_ms + self.rng.below(ms);
+        self.reconnect_ms[client] = at_ms;
     }
 
     /// No more trouble: everything must come to agree, and then to rest.
