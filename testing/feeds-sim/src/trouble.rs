@@ -82,33 +82,31 @@ impl World {
     /// to push. One of them was away meanwhile, so it knows nothing of what was lost, and what it pushes at once takes the
     /// places of that while the others have only just subscribed.
     fn relapse(&mut self) -> Checked {
-        let away = self.rng.index(self.clients.len());
+        self.pass(2000)?;
+        let (away, count) = (self.rng.index(self.clients.len()), self.clients.len());
         self.cut(away);
         self.reconnect_at(away, self.now_ms + 3_600_000);
         let snapshot = self.server.snapshot();
-        self.append_some(1..4, |client| client != away)?;
-        let ms = self.rng.within(500..4000);
+        self.append((away + 1) % count)?;
+        let ms = self.rng.within(700..4000);
         self.pass(ms)?;
-        self.append_some(2..7, |client| client == away)?;
-        self.append_some(1..6, |client| client != away)?;
+        let (feed, namespace) = self.rng.pick(&self.feeds).clone();
+        for _ in 0..self.rng.within(2..5) {
+            self.append_to(away, &feed, &namespace)?;
+        }
+        for client in (0..count).filter(|client| *client != away) {
+            self.append(client)?;
+        }
         self.server.set_back(&snapshot, true);
         self.ledger.lose();
-        for client in 0..self.clients.len() {
+        for client in 0..count {
             self.cut(client);
             let within_ms = if client == away { 3 * FLAP_MS } else { FLAP_MS / 4 };
             self.reconnect_within(client, within_ms);
         }
-        self.pass(1500)
-    }
-
-    /// Some of the clients write so many blocks together.
-    fn append_some(&mut self, count: std::ops::Range<u64>, who: impl Fn(usize) -> bool) -> Checked {
-        let writers: Vec<usize> = (0..self.clients.len()).filter(|client| who(*client)).collect();
-        for _ in 0..self.rng.within(count) {
-            let client = *self.rng.pick(&writers);
-            self.append(client)?;
-        }
-        Ok(())
+        self.pass(1500)?;
+        // Now and then what has come of it is looked at before anything else can mend it.
+        if self.rng.percent(40) { self.settle() } else { Ok(()) }
     }
 
     /// A client goes on from an older file, its own or another's. What it alone had is gone, and nobody else's fault.

@@ -180,14 +180,18 @@ impl World {
 
     pub(crate) fn append(&mut self, client: usize) -> Checked {
         let (feed, namespace) = self.rng.pick(&self.feeds).clone();
+        self.append_to(client, &feed, &namespace)
+    }
+
+    pub(crate) fn append_to(&mut self, client: usize, feed: &Id, namespace: &Namespace) -> Checked {
         self.contents += 1;
         let data = format!("{client}/{}", self.contents).into_bytes();
         let space = self.space.clone();
         let replica = self.clients[client].replica();
-        let appended = replica.append(&space, &feed, Some(&namespace), data);
+        let appended = replica.append(&space, feed, Some(namespace), data);
         let appended = appended.map_err(|error| broken("append", &error))?;
         let actor_id = self.clients[client].actor.clone();
-        let key = BlockKey { feed_id: feed, sequence: appended.sequence, actor_id };
+        let key = BlockKey { feed_id: feed.clone(), sequence: appended.sequence, actor_id };
         self.note(|| format!("  {key:?}"));
         self.ledger.promises.push(Promise { key, content: appended.content, client, is_released: false });
         Ok(())
@@ -444,10 +448,12 @@ impl World {
         self.reconnect_ms[client] = at_ms;
     }
 
-    /// No more trouble: everything must come to agree, and then to rest.
-    fn heal(&mut self) -> Checked {
-        self.note(|| "healing".to_owned());
-        self.network.mend();
+    /// No trouble for a while: everything must come to agree.
+    pub(crate) fn settle(&mut self) -> Checked {
+        self.note(|| "settling".to_owned());
+        let network = &mut self.network;
+        let before = (network.lost_percent, network.doubled_percent);
+        network.mend();
         self.expired.clear();
         let end_ms = self.now_ms + HEALING_MS;
         let mut last = check::at_rest(self);
@@ -455,8 +461,15 @@ impl World {
             self.pass(20_000)?;
             last = check::at_rest(self);
         }
+        (self.network.lost_percent, self.network.doubled_percent) = before;
         last?;
-        check::during(self)?;
+        check::during(self)
+    }
+
+    /// No more trouble: everything must come to agree, and then to rest.
+    fn heal(&mut self) -> Checked {
+        self.settle()?;
+        self.network.mend();
         let before = self.server.answered;
         self.pass(QUIET_MS)?;
         let asked = self.server.answered - before;
