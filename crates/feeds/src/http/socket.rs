@@ -212,16 +212,22 @@ impl Session {
                 Ok(messages) => messages,
                 Err(end) => break end,
             };
-            for answer in messages {
-                self.busy.add(answer.len());
-                written_bytes += answer.len();
-                self.queue(&mut socket, answer);
-            }
+            written_bytes += self.write(&mut socket, messages);
             if self.is_turned_away {
                 break Standing::turned_away();
             }
         };
         self.end(socket, code, reason).await;
+    }
+
+    /// Has messages sent, and counts them until they are; how much that is.
+    fn write(&mut self, socket: &mut WebSocket<Upgraded>, messages: Vec<Vec<u8>>) -> usize {
+        let bytes = messages.iter().map(Vec::len).sum();
+        self.busy.add(bytes);
+        for message in messages {
+            self.queue(socket, message);
+        }
+        bytes
     }
 
     /// Lets open requests finish if there is time, and closes.
