@@ -9,13 +9,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use alluvium_env::Env;
-use alluvium_http::Peer;
+use alluvium_http::{LongQuery, Peer, query};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::bearer::{Presented, SUBPROTOCOLS, presented, redact};
+use crate::bearer::{Presented, SUBPROTOCOLS, is_token, presented, redact};
 use crate::counters::{Counters, Counts};
 use crate::file::{AccessFile, InvalidFile, KeySource};
 use crate::jwt::{InvalidJwt, Unverified};
@@ -309,7 +309,7 @@ impl Access {
         if options.file.is_none() {
             return Ok(None);
         }
-        let found = presented(request.headers(), request.uri(), options.token_in_query);
+        let found = presented(request.headers(), query(request), options.token_in_query);
         match found {
             Presented::Nothing => Ok(None),
             Presented::Token(token) => Ok(Some(token.into())),
@@ -469,6 +469,7 @@ fn withdraw<B>(request: &mut Request<B>) {
     if let Some(uri) = redact(request.uri()) {
         *request.uri_mut() = uri;
     }
+    LongQuery::retain(request, |pair| !is_token(pair));
     request.headers_mut().remove(header::AUTHORIZATION);
     withdraw_subprotocols(request.headers_mut(), &header::SEC_WEBSOCKET_PROTOCOL);
 }

@@ -96,7 +96,7 @@ impl Refusal {
     /// The name that methods of the AT Protocol have for it.
     const fn of_xrpc(self) -> &'static str {
         match self {
-            Self::Missing => "AuthMissing",
+            Self::Missing | Self::Rejected(Rejected::Unknown) => "AuthRequired",
             Self::Malformed => "InvalidRequest",
             Self::Rejected(Rejected::KeysPending) => "ServiceUnavailable",
             Self::Rejected(Rejected::Expired | Rejected::Jwt(InvalidJwt::Expired)) => "ExpiredToken",
@@ -218,6 +218,15 @@ mod tests {
         let response = Refusal::Limited(Duration::from_secs(2)).into_response(Shape::Feeds);
         assert_eq!(response.headers()["alluvium-error"], "rate_limited");
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        let names = [
+            (Refusal::Missing, "AuthRequired"),
+            (Rejected::Unknown.into(), "AuthRequired"),
+            (Rejected::Expired.into(), "ExpiredToken"),
+            (Refusal::Forbidden(Scope::Admin), "Forbidden"),
+        ];
+        for (refusal, name) in names {
+            assert_eq!(refusal.of_xrpc(), name, "{refusal}");
+        }
         assert_eq!(Refusal::Missing.into_response(Shape::Xrpc).status(), StatusCode::UNAUTHORIZED);
     }
 }

@@ -119,6 +119,8 @@ pub const JETSTREAM: &[Route] = &[
     route("GET", "/xrpc/network.bsky.jetstream.getZstdDictionary", READ),
     route("POST", "/xrpc/network.bsky.jetstream.planBackfill", READ),
     route("POST", "/xrpc/network.bsky.jetstream.planSnapshot", READ),
+    route("POST", "/xrpc/network.bsky.jetstream.importTimestamps", ADMIN),
+    route("GET", "/xrpc/network.bsky.jetstream.getImportStatus", ADMIN),
 ];
 
 /// What a request needs.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-pub(crate) use self::serve::VARIABLES;
+pub(crate) use self::serve::variables;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JetstreamCommand {
@@ -53,13 +53,19 @@ pub(crate) fn docs_markdown() -> String {
 
 /// The flags of a command as a section of that page.
 fn flags_markdown(name: &str, command: &clap::Command) -> String {
-    let mut page = format!("\n## `{name}`\n\n| flag | default | meaning |\n|---|---|---|\n");
+    let has_variables = name.ends_with(" serve");
+    let (variable, line) = if has_variables { (" variable |", "---|") } else { ("", "") };
+    let mut page = format!("\n## `{name}`\n\n| flag |{variable} default | meaning |\n|---|{line}---|---|\n");
     for flag in command.get_arguments() {
         let default: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
         if let Some(name) = flag.get_long() {
             let default = default.join(" ");
-            page.extend(["| `--", name, "` | `", &default, "` | ", &help, " |\n"]);
+            page.extend(["| `--", name, "` | "]);
+            if has_variables && let Some(variable) = flag.get_env() {
+                page.extend(["`", &variable.to_string_lossy(), "` | "]);
+            }
+            page.extend(["`", &default, "` | ", &help, " |\n"]);
         }
     }
     page

@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed, jetstream,
+    exit_codes_help, feed, health, jetstream,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -32,16 +32,11 @@ const FOREIGN_VARIABLES: &[&str] = &[
     TLS_CA_VARIABLE,
     feed::DB_VARIABLE,
     feed::SPACE_VARIABLE,
-    jetstream::VARIABLES[0],
-    jetstream::VARIABLES[1],
-    jetstream::VARIABLES[2],
-    jetstream::VARIABLES[3],
-    jetstream::VARIABLES[4],
-    jetstream::VARIABLES[5],
-    jetstream::VARIABLES[6],
-    jetstream::VARIABLES[7],
-    jetstream::VARIABLES[8],
 ];
+
+fn foreign_variables() -> Vec<String> {
+    FOREIGN_VARIABLES.iter().map(|name| (*name).to_owned()).chain(jetstream::variables()).collect()
+}
 
 const CONFIG_FLAG: &str = "config";
 
@@ -61,7 +56,7 @@ impl ServerArgs {
         Loaded::from_sources(&Sources {
             flags: self.flags.clone(),
             environment,
-            foreign_variables: FOREIGN_VARIABLES,
+            foreign_variables: foreign_variables(),
             file: self.file.clone(),
         })
     }
@@ -126,6 +121,9 @@ pub(crate) enum ConfigCommand {
     /// Print the operations that requests are counted under, one a line.
     #[command(hide = true)]
     Operations,
+    /// Print the operations that requests to `alluvium jetstream serve` are counted under, one a line.
+    #[command(hide = true)]
+    JetstreamOperations,
     /// Print the metrics of `alluvium serve` as Markdown.
     #[command(hide = true)]
     Metrics,
@@ -153,8 +151,12 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &stream::docs_markdown()
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
+            + &health::docs_markdown()
             + &top::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
+        ConfigCommand::JetstreamOperations => {
+            Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())
+        }
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

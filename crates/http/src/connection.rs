@@ -19,6 +19,7 @@ use crate::{
     limits::{HANDSHAKE_TIMEOUT_S, STALLED_PEER_TIMEOUT_S, TLS_BUFFER_BYTES_MAX},
     peer::Networks,
     places::{Place, Places},
+    query::Queries,
     roaming::Heavy,
     stream::Stream,
     watchdog::Activity,
@@ -38,6 +39,7 @@ pub(crate) struct Shared<H> {
     pub(crate) responses: Arc<ResponseBudget>,
     pub(crate) front: Front,
     pub(crate) proxies: Arc<Networks>,
+    pub(crate) queries: Queries,
 }
 
 /// The state a connection's requests share.

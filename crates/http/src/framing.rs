@@ -8,20 +8,27 @@
 //!
 //! What makes a head one that the parser shall not see at all is a [`Fault`]: the parser gets what came before it and
 //! then nothing, and the connection answers in its place.
+//!
+//! A long query ([`crate::query`]) is taken out of the request line here. Only where it surely is one: behind a question
+//! mark and before the second space.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::limits::HEADERS_MAX;
+use crate::{
+    limits::HEADERS_MAX,
+    query::{Cut, Queries, SEEN_BYTES, Unfit},
+};
 
 /// Bytes of a header line that are kept when it comes in parts. The two headers that matter are shorter, unless their
 /// values are such that they are refused anyway.
@@ -37,6 +44,12 @@ pub(crate) enum Fault {
     /// A line ends without a carriage return. RFC 9112 §2.2 lets a recipient take it; one that does, behind one that
     /// does not, sees other requests.
     BareLineFeed,
+    /// Its query has more bytes than are allowed.
+    QueryTooLong,
+    /// There is no room for its query beside those of others.
+    TooManyQueries,
+    /// Its long query has something in it that no query has.
+    MalformedQuery,
 }
 
 /// What was found while following a connection.
@@ -46,11 +59,20 @@ pub(crate) struct Findings {
     ambiguous: AtomicU64,
     /// What ends the connection, and the number of the request.
     fault: OnceLock<(Fault, u64)>,
+    /// Whether there are some in `cuts`, as far as is known without looking.
+    has_cuts: AtomicBool,
+    /// What was taken out of requests that the parser has not handed on yet, with their numbers.
+    cuts: Mutex<VecDeque<(u64, Cut)>>,
 }
 
 impl Default for Findings {
     fn default() -> Self {
-        Self { ambiguous: AtomicU64::new(u64::MAX), fault: OnceLock::new() }
+        Self {
+            ambiguous: AtomicU64::new(u64::MAX),
+            fault: OnceLock::new(),
+            has_cuts: AtomicBool::new(false),
+            cuts: Mutex::default(),
+        }
     }
 }
 
@@ -64,6 +86,22 @@ impl Findings {
     pub(crate) fn fault(&self) -> Option<(Fault, u64)> {
         self.fault.get().copied()
     }
+
+    /// What was taken out of the query of request `number`. Requests are to be asked for in their order.
+    pub(crate) fn take_cut(&self, number: u64) -> Option<Cut> {
+        if !self.has_cuts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = cuts.pop_front_if(|(of, _)| *of == number)?.1;
+        self.has_cuts.store(!cuts.is_empty(), Ordering::Relaxed);
+        Some(cut)
+    }
+
+    fn add_cut(&self, number: u64, cut: Cut) {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, cut));
+        self.has_cuts.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A stream whose incoming bytes are followed.
@@ -75,8 +113,8 @@ pub(crate) struct Followed<S> {
 }
 
 impl<S> Followed<S> {
-    pub(crate) fn new(stream: S, findings: Arc<Findings>, head_bytes_max: usize) -> Self {
-        Self { stream, follower: Follower::new(head_bytes_max), findings }
+    pub(crate) fn new(stream: S, findings: Arc<Findings>, head_bytes_max: usize, queries: Queries) -> Self {
+        Self { stream, follower: Follower::new(head_bytes_max, queries), findings }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -87,16 +125,21 @@ impl<S> Followed<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Followed<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.follower.place == Place::Faulty {
-            // The connection's own poll, which this is part of, answers for the parser.
-            return Poll::Pending;
+        loop {
+            if this.follower.place == Place::Faulty {
+                // The connection's own poll, which this is part of, answers for the parser.
+                return Poll::Pending;
+            }
+            let before = buf.filled().len();
+            std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+            let read = buf.filled().len() - before;
+            let sound = this.follower.follow(&mut buf.filled_mut()[before..], &this.findings);
+            buf.set_filled(before + sound);
+            // Where everything was taken out there may be more; none at all means the end to the parser.
+            if sound > 0 || read == 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
-        let read = buf.filled().len() - before;
-        let sound = this.follower.follow(&buf.filled()[before..], &this.findings);
-        buf.set_filled(before + sound);
-        if sound == 0 && read > 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 }
 
@@ -136,12 +179,20 @@ struct Follower {
     head_bytes_max: usize,
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
+    queries: Queries,
+    /// Bytes of a request line that the parser gets in any case.
+    seen_bytes: usize,
+    request_line: RequestLine,
+    /// What is being taken out of the request line.
+    cut: Option<Cut>,
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
     RequestLine,
+    /// The part of a request line that is taken out.
+    Query,
     Header,
     /// This many bytes of a body of known length, or of a chunk.
     Bytes(u64, After),
@@ -163,7 +214,7 @@ enum After {
 /// What is known of the current head.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
-    /// Its bytes so far, with any empty lines before it.
+    /// Its bytes so far, with any empty lines before it, and without what was taken out.
     bytes: usize,
     headers: usize,
     lengths: u32,
@@ -172,44 +223,158 @@ struct Head {
     is_chunked: bool,
 }
 
-impl Follower {
-    fn new(head_bytes_max: usize) -> Self {
-        Self { place: Place::RequestLine, number: 0, head: Head::default(), head_bytes_max, line: Vec::new() }
+/// The beginning of a request line that is longer than most.
+#[derive(Clone, Copy, Debug, Default)]
+struct RequestLine {
+    bytes: usize,
+    spaces: usize,
+    /// Where its query begins.
+    query: Option<usize>,
+    has_fragment: bool,
+    /// Whether nothing more of it can be taken out.
+    is_past: bool,
+}
+
+impl RequestLine {
+    fn look(&mut self, part: &[u8]) {
+        for byte in part {
+            self.bytes += 1;
+            match byte {
+                b' ' => self.spaces += 1,
+                b'?' if self.query.is_none() => self.query = Some(self.bytes),
+                b'#' => self.has_fragment = true,
+                _ => {}
+            }
+        }
     }
 
-    /// Reads on, and says how many of the bytes the parser may see. Tells `findings` what it finds.
-    pub(crate) fn follow(&mut self, all: &[u8], findings: &Findings) -> usize {
-        let mut bytes = all;
-        while !bytes.is_empty() {
-            match self.place {
-                Place::Lost => return all.len(),
-                Place::Faulty => return all.len() - bytes.len(),
-                Place::Bytes(left, after) => {
-                    let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-                    bytes = &bytes[passed..];
-                    self.place = match (left - passed as u64, after) {
-                        (0, After::Request) => self.next_request(),
-                        (0, After::Chunk) => Place::ChunkSize,
-                        (left, after) => Place::Bytes(left, after),
-                    };
-                }
-                _ => {
-                    let end = memchr::memchr(b'\n', bytes);
-                    let (part, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-                    match self.follow_line(part, findings) {
-                        Ok(place) => self.place = place,
-                        Err(fault) => {
-                            self.place = Place::Faulty;
-                            // It is the first: nothing is followed after it.
-                            let _ = findings.fault.set((fault, self.number));
-                            return all.len() - bytes.len();
-                        }
+    /// The bytes of its query, if it ends within it.
+    fn query_bytes(&self) -> Option<usize> {
+        let query = self.query.filter(|_| self.spaces == 1 && !self.has_fragment)?;
+        Some(self.bytes - query)
+    }
+}
+
+/// What becomes of the next bytes.
+enum Step {
+    /// The parser sees so many.
+    Pass(usize),
+    /// It does not see so many.
+    TakeOut(usize),
+}
+
+impl Follower {
+    fn new(head_bytes_max: usize, queries: Queries) -> Self {
+        Self {
+            place: Place::RequestLine,
+            number: 0,
+            head: Head::default(),
+            head_bytes_max,
+            line: Vec::new(),
+            queries,
+            seen_bytes: SEEN_BYTES.min(head_bytes_max / 2),
+            request_line: RequestLine::default(),
+            cut: None,
+        }
+    }
+
+    /// Reads on, moves what the parser may see to the front, and says how many bytes that are. Tells `findings` what it
+    /// finds.
+    pub(crate) fn follow(&mut self, all: &mut [u8], findings: &Findings) -> usize {
+        let (mut at, mut seen) = (0, 0);
+        while at < all.len() && self.place != Place::Faulty {
+            match self.step(&all[at..], findings) {
+                Ok(Step::Pass(bytes)) => {
+                    if seen < at {
+                        all.copy_within(at..at + bytes, seen);
                     }
-                    bytes = rest;
+                    at += bytes;
+                    seen += bytes;
+                }
+                Ok(Step::TakeOut(bytes)) => at += bytes,
+                Err(fault) => {
+                    self.place = Place::Faulty;
+                    self.cut = None;
+                    // It is the first: nothing is followed after it.
+                    let _ = findings.fault.set((fault, self.number));
                 }
             }
         }
-        all.len()
+        seen
+    }
+
+    fn step(&mut self, bytes: &[u8], findings: &Findings) -> Result<Step, Fault> {
+        match self.place {
+            Place::Lost | Place::Faulty => Ok(Step::Pass(bytes.len())),
+            Place::Query => self.take_out(bytes, findings).map(Step::TakeOut),
+            Place::Bytes(left, after) => {
+                let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                self.place = match (left - passed as u64, after) {
+                    (0, After::Request) => self.next_request(),
+                    (0, After::Chunk) => Place::ChunkSize,
+                    (left, after) => Place::Bytes(left, after),
+                };
+                Ok(Step::Pass(passed))
+            }
+            _ => {
+                let end = memchr::memchr(b'\n', bytes);
+                let part = self.look(&bytes[..end.map_or(bytes.len(), |end| end + 1)]);
+                self.place = self.follow_line(part, findings)?;
+                if self.place == Place::RequestLine {
+                    self.begin_to_take_out();
+                }
+                Ok(Step::Pass(part.len()))
+            }
+        }
+    }
+
+    /// Of a long request line, what comes before the place from which on its query is taken out.
+    fn look<'a>(&mut self, part: &'a [u8]) -> &'a [u8] {
+        let line = &mut self.request_line;
+        if self.place != Place::RequestLine || self.queries.bytes_max == 0 || line.is_past {
+            return part;
+        }
+        let room = self.seen_bytes - line.bytes;
+        if part.len() <= room && part.ends_with(b"\n") {
+            return part;
+        }
+        let seen = &part[..part.len().min(room)];
+        line.look(seen);
+        seen
+    }
+
+    fn begin_to_take_out(&mut self) {
+        let line = &mut self.request_line;
+        if line.bytes < self.seen_bytes || line.is_past {
+            return;
+        }
+        line.is_past = true;
+        if let Some(seen) = line.query_bytes() {
+            self.cut = Some(Cut::new(&self.queries, seen));
+            self.place = Place::Query;
+        }
+    }
+
+    /// Takes out what belongs to the query, and says how many bytes that are.
+    fn take_out(&mut self, bytes: &[u8], findings: &Findings) -> Result<usize, Fault> {
+        let is_of_query = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
+        let len = bytes.iter().position(|byte| !is_of_query(byte)).unwrap_or(bytes.len());
+        let Some(cut) = &mut self.cut else { return Err(Fault::MalformedQuery) };
+        cut.push(&bytes[..len]).map_err(|unfit| match unfit {
+            Unfit::Long => Fault::QueryTooLong,
+            Unfit::Crowded => Fault::TooManyQueries,
+        })?;
+        match bytes.get(len) {
+            None => {}
+            Some(b' ') => {
+                if let Some(cut) = self.cut.take().filter(|cut| !cut.is_empty()) {
+                    findings.add_cut(self.number, cut);
+                }
+                self.place = Place::RequestLine;
+            }
+            Some(_) => return Err(Fault::MalformedQuery),
+        }
+        Ok(len)
     }
 
     /// Reads a line, or the part of it that has come.
@@ -254,8 +419,14 @@ impl Follower {
     fn read_line(&mut self, line: &[u8], findings: &Findings) -> Result<Place, Fault> {
         Ok(match self.place {
             // Empty lines before a request are passed over (RFC 9112 §2.2).
-            Place::RequestLine if line.is_empty() => Place::RequestLine,
-            Place::RequestLine => Place::Header,
+            Place::RequestLine if line.is_empty() => {
+                self.request_line = RequestLine::default();
+                Place::RequestLine
+            }
+            Place::RequestLine => {
+                self.request_line = RequestLine::default();
+                Place::Header
+            }
             Place::Header if line.is_empty() => self.end_of_head(findings),
             Place::Header => return self.read_header(line),
             Place::ChunkSize => match chunk_size(line) {
@@ -266,7 +437,7 @@ impl Follower {
             },
             Place::Trailer if line.is_empty() => self.next_request(),
             Place::Trailer => Place::Trailer,
-            place @ (Place::Bytes(..) | Place::Lost | Place::Faulty) => place,
+            place @ (Place::Query | Place::Bytes(..) | Place::Lost | Place::Faulty) => place,
         })
     }
 
@@ -349,11 +520,22 @@ mod tests {
     ];
     const HEAD_BYTES_MAX: usize = 1000;
 
+    /// Follows the parts, and gives what a parser got to see.
+    fn seen(parts: &[&[u8]], head_bytes_max: usize, queries: Queries) -> (Findings, Vec<u8>) {
+        let (mut follower, findings) = (Follower::new(head_bytes_max, queries), Findings::default());
+        let mut seen = Vec::new();
+        for part in parts {
+            let mut part = part.to_vec();
+            let len = follower.follow(&mut part, &findings);
+            seen.extend_from_slice(&part[..len]);
+        }
+        (findings, seen)
+    }
+
     /// Follows the parts, and says how many bytes a parser got to see.
     fn followed(parts: &[&[u8]]) -> (Findings, usize) {
-        let (mut follower, findings) = (Follower::new(HEAD_BYTES_MAX), Findings::default());
-        let seen = parts.iter().map(|part| follower.follow(part, &findings)).sum();
-        (findings, seen)
+        let (findings, seen) = seen(parts, HEAD_BYTES_MAX, Queries::new(0, 0));
+        (findings, seen.len())
     }
 
     fn first_ambiguous(parts: &[&[u8]]) -> u64 {
@@ -421,10 +603,84 @@ mod tests {
         }
 
         #[test]
+        fn the_end_of_a_long_query_is_taken_out_and_nothing_else(
+            requests in prop::collection::vec((0..GOOD.len() + 1, 0..3 * SEEN_BYTES), 1..4),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let (mut text, mut queries) = (String::new(), Vec::new());
+            for (number, (good, len)) in requests.iter().enumerate() {
+                if let Some(good) = GOOD.get(*good) {
+                    text.push_str(good);
+                } else {
+                    let query: String = ('a'..='z').cycle().take(*len).collect();
+                    text.push_str(&format!("\r\nGET /p?{query} HTTP/1.1\r\nhost: x\r\n\r\n"));
+                    queries.push((number, query));
+                }
+            }
+            let all = Queries::new(3 * SEEN_BYTES, 1 << 20);
+            let (findings, seen) = seen(&cut(&text, &cuts), 2 * SEEN_BYTES, all);
+            prop_assert_eq!(findings.fault(), None);
+            let mut whole = String::from_utf8(seen).expect("it was text");
+            for (number, query) in &queries {
+                let begin = whole.find("/p?").expect("the request") + "/p?".len();
+                let mut end = whole[begin..].find(' ').expect("the version") + begin;
+                let cut = findings.take_cut(*number as u64);
+                let room = SEEN_BYTES - "GET /p?".len();
+                prop_assert_eq!(end - begin, query.len().min(room));
+                prop_assert_eq!(cut.is_some(), query.len() > room);
+                if let Some(cut) = cut {
+                    let mut request = http::Request::builder().uri(format!("/p?{}", &whole[begin..end])).body(()).unwrap();
+                    cut.put(&mut request);
+                    prop_assert_eq!(crate::query(&request), query);
+                    whole.replace_range(begin..end, query);
+                    end = begin + query.len();
+                }
+                whole.replace_range(begin - "/p?".len()..end, "");
+                text = text.replacen(&format!("/p?{query}"), "", 1);
+            }
+            prop_assert_eq!(whole, text);
+        }
+
+        #[test]
         fn any_bytes_can_be_followed(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             first_ambiguous(&parts);
         }
+    }
+
+    #[test]
+    fn only_what_is_surely_a_query_is_taken_out() {
+        let long = "a".repeat(2 * SEEN_BYTES);
+        let queries = || Queries::new(4 * SEEN_BYTES, 1 << 20);
+        for line in [
+            format!("GET /{long} HTTP/1.1\r\n"),
+            format!("GET /{long}?b HTTP/1.1\r\n"),
+            format!("GET /#?{long} HTTP/1.1\r\n"),
+            format!("GET /? HTTP/1.1{long}\r\n"),
+            format!("{long}?{long}\r\n"),
+        ] {
+            let (findings, seen) = seen(&[line.as_bytes()], 1 << 20, queries());
+            assert_eq!((findings.fault(), seen.len()), (None, line.len()));
+            assert!(findings.take_cut(0).is_none());
+        }
+        for (line, fault) in [
+            (format!("GET /?{long}# HTTP/1.1\r\n"), Fault::MalformedQuery),
+            (format!("GET /?{long}\r\n"), Fault::MalformedQuery),
+            (format!("GET /?{long}\u{e9} HTTP/1.1\r\n"), Fault::MalformedQuery),
+            (format!("GET /?{long}{long}a HTTP/1.1\r\n"), Fault::QueryTooLong),
+        ] {
+            let (findings, seen) = seen(&[line.as_bytes()], 1 << 20, queries());
+            assert_eq!((findings.fault(), seen.len()), (Some((fault, 0)), SEEN_BYTES));
+        }
+        let line = format!("GET /?{long} HTTP/1.1\r\n");
+        let (findings, _) = seen(&[line.as_bytes()], 1 << 20, Queries::new(4 * SEEN_BYTES, SEEN_BYTES));
+        assert_eq!(findings.fault(), Some((Fault::TooManyQueries, 0)));
+        let (findings, seen) = seen(&[line.as_bytes(), long.as_bytes()], 1000, queries());
+        assert_eq!(
+            (findings.fault(), seen.len()),
+            (Some((Fault::HeadTooLarge, 0)), 511),
+            "the rest is the head"
+        );
     }
 
     #[test]

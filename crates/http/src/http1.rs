@@ -68,7 +68,9 @@ pub(crate) async fn run<H: Handler>(
     let shared = Arc::clone(&connection.shared);
     let outbox = Arc::new(Outbox::new(Arc::clone(&shared.responses)));
     let findings = Arc::new(Findings::default());
-    let socket = Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, Arc::clone(&outbox));
+    let queries = shared.queries.clone();
+    let socket =
+        Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, queries, Arc::clone(&outbox));
     let io = Paced::new(socket, Arc::clone(&outbox));
     let state = Arc::new(State { requests: AtomicU64::new(0), findings, outbox, upgrade: Mutex::new(None) });
     let watched = Arc::clone(&connection);
@@ -114,11 +116,15 @@ pub(crate) async fn run<H: Handler>(
     if let Ending::Faulty(fault) = ending {
         let counters = &shared.front.counters;
         match fault {
-            Fault::HeadTooLarge | Fault::TooManyHeaders => counters.heads_too_large.add(),
-            Fault::BareLineFeed => counters.heads_malformed.add(),
+            Fault::HeadTooLarge | Fault::TooManyHeaders | Fault::QueryTooLong => {
+                counters.heads_too_large.add();
+            }
+            Fault::BareLineFeed | Fault::MalformedQuery => counters.heads_malformed.add(),
+            Fault::TooManyQueries => counters.requests_refused.add(),
         }
+        let query_bytes_max = shared.queries.bytes_max;
         // A peer that does not take it has had its chance.
-        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, fault)).await);
+        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, fault, query_bytes_max)).await);
     // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
     } else if let Some(upgrade) = upgrade.filter(|_| !state.outbox.is_socket_full()) {
         shared.front.counters.connections_upgraded.add();
@@ -145,11 +151,14 @@ fn builder(header_bytes_max: usize) -> http1::Builder {
 async fn answer<H: Handler>(
     connection: Arc<Connection<H>>,
     state: Arc<State>,
-    request: http::Request<Incoming>,
+    mut request: http::Request<Incoming>,
 ) -> Result<http::Response<PacedBody<H>>, Infallible> {
     connection.shared.front.counters.requests_http1.add();
     let guard = Guard::begin(connection);
     let number = state.requests.fetch_add(1, Ordering::Relaxed);
+    if let Some(cut) = state.findings.take_cut(number) {
+        cut.put(&mut request);
+    }
     let is_ambiguous = state.findings.is_ambiguous(number);
     let (head, mut body) = guard.connection.answer(request, is_ambiguous).await.into_parts();
     if let Some(upgrade) = body.take_upgrade() {
@@ -164,16 +173,21 @@ async fn answer<H: Handler>(
 }
 
 /// Answers a head that no parser has seen, and leaves the peer the time to read that.
-async fn refuse(stream: &mut Stream, fault: Fault) -> std::io::Result<()> {
+async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> std::io::Result<()> {
     let (status, code) = match fault {
         Fault::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
         Fault::TooManyHeaders => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers"),
-        Fault::BareLineFeed => (StatusCode::BAD_REQUEST, "malformed_head"),
+        Fault::BareLineFeed | Fault::MalformedQuery => (StatusCode::BAD_REQUEST, "malformed_head"),
+        Fault::QueryTooLong => (StatusCode::URI_TOO_LONG, "query_too_long"),
+        Fault::TooManyQueries => (StatusCode::SERVICE_UNAVAILABLE, "too_many_queries"),
     };
     let message = match fault {
         Fault::HeadTooLarge => "the head of the request has more bytes than this server takes",
         Fault::TooManyHeaders => "the request has more headers than this server takes",
         Fault::BareLineFeed => "a line of the request's head ends without a carriage return",
+        Fault::MalformedQuery => "the query of the request is none",
+        Fault::QueryTooLong => &*format!("the query of the request has more than {query_bytes_max} bytes"),
+        Fault::TooManyQueries => "too many requests with long queries come in",
     };
     stream.write_all(&raw_error_response(status, code, message)).await?;
     stream.shutdown().await?;

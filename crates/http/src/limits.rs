@@ -39,6 +39,10 @@ pub const TLS_BUFFER_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a request head (request line and headers). A larger one is answered `431`.
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes that queries of more than 16 KiB take in memory, over all requests whose answer has not begun, where a server
+/// takes such queries at all. Beyond it a request is answered `503`.
+pub const QUERIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Headers in one request. More are answered `431`.
 pub const HEADERS_MAX: usize = 100;
 

@@ -12,8 +12,9 @@ use std::{
 use crate::{
     CounterSnapshot, Counters, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
     connection::Shared,
-    limits::{CONNECTIONS_PER_ADDRESS_MAX, STREAMS_PER_CONNECTION_MAX},
+    limits::{CONNECTIONS_PER_ADDRESS_MAX, QUERIES_BYTES_MAX, STREAMS_PER_CONNECTION_MAX},
     places::{PlaceLimits, Places},
+    query::Queries,
     reactor,
     roaming::Reactors,
 };
@@ -53,6 +54,9 @@ pub struct Front {
     pub trusted_proxies: Networks,
     /// Requests under way at once on one connection of HTTP/2.
     pub streams_max: u32,
+    /// Most bytes of a query over HTTP/1.1, where its handlers ask [`query`](crate::query()) for it. It does not count
+    /// as part of the head then. 0 for what a `Uri` holds within the head, which is 64 KiB with the path.
+    pub query_bytes_max: usize,
     /// Where it is counted what happens.
     pub counters: Arc<Counters>,
 }
@@ -64,6 +68,7 @@ impl Default for Front {
             connections_per_address_max: None,
             trusted_proxies: Networks::default(),
             streams_max: u32::try_from(STREAMS_PER_CONNECTION_MAX).unwrap_or(u32::MAX),
+            query_bytes_max: 0,
             counters: Arc::default(),
         }
     }
@@ -130,6 +135,7 @@ impl<H: Handler> Server<H> {
             header_bytes_max: options.header_bytes_max,
             idle_timeout: options.idle_timeout,
             responses: options.responses,
+            queries: Queries::new(front.query_bytes_max, QUERIES_BYTES_MAX),
             front,
             proxies,
         });

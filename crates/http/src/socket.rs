@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     framing::{Findings, Followed},
+    query::Queries,
     responses::Outbox,
     stream::Stream,
 };
@@ -35,14 +36,15 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// A request head of more than `head_bytes_max` bytes is a finding.
+    /// A request head of more than `head_bytes_max` bytes is a finding, as is the end of a long query.
     pub(crate) fn new(
         stream: Stream,
         findings: Arc<Findings>,
         head_bytes_max: usize,
+        queries: Queries,
         outbox: Arc<Outbox>,
     ) -> Self {
-        Self { io: TokioIo::new(Followed::new(stream, findings, head_bytes_max)), outbox }
+        Self { io: TokioIo::new(Followed::new(stream, findings, head_bytes_max, queries)), outbox }
     }
 
     /// The stream itself, for another protocol than HTTP.

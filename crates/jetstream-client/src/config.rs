@@ -88,8 +88,12 @@ pub struct Limits {
     /// Bytes of lines that are handed over at a time; 1 MiB. A longer line goes alone.
     pub batch_bytes: usize,
     /// The longest query of a live feed; 8,000 bytes, which proxies let through. A longer filter is said to the older feed
-    /// in a message; of the newer one, which takes none, the accounts are left out and filtered here.
+    /// in a message.
     pub query_bytes_max: usize,
+    /// The longest query of the newer feed, which takes no messages; 1 MiB. Where server or proxy refuse one that is longer
+    /// than [`Self::query_bytes_max`], and for a filter that is longer than this, the accounts are left out and filtered
+    /// here.
+    pub long_query_bytes_max: usize,
     /// Events in a row that a live feed may send although they were not asked for; 10,000. More are taken as a server
     /// whose numbers went back.
     pub duplicates_max: u64,
@@ -114,6 +118,7 @@ impl Default for Limits {
             batch_events: 256,
             batch_bytes: 1 << 20,
             query_bytes_max: 8_000,
+            long_query_bytes_max: 1 << 20,
             duplicates_max: 10_000,
             pause_min: Duration::from_millis(250),
             pause_max: Duration::from_secs(30),

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) sockets: String,
     pub(crate) tls: Option<Tls>,
     pub(crate) planner: Planner,
+    /// Whether long queries are refused where the server is.
+    pub(crate) no_long_queries: AtomicBool,
     pub(crate) env: Env,
 }
 
@@ -134,6 +136,7 @@ impl Client {
             sockets,
             tls,
             planner: Planner::default(),
+            no_long_queries: AtomicBool::new(false),
             env,
             config,
         };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use alluvium_jetstream_wire::dictionary::{self, Decoder};
 use alluvium_websocket::{
@@ -44,6 +45,8 @@ pub(crate) enum Opened {
     Feed(Box<Feed>),
     /// It begins after what was asked for.
     TooOld,
+    /// The query was longer than server or proxy take one; from now on it is not.
+    QueryTooLong,
     /// The server has another dictionary, and may say which.
     Dictionary(Option<u32>),
 }
@@ -84,7 +87,10 @@ pub(crate) async fn open(
         tls: shared.tls.clone(),
         ..ConnectOptions::default()
     };
-    let (target, hello) = target(config, from, dictionary.map(|dictionary| dictionary.id));
+    let is_short = config.form == Form::V2 || shared.no_long_queries.load(Ordering::Relaxed);
+    let query_bytes_max =
+        if is_short { config.limits.query_bytes_max } else { config.limits.long_query_bytes_max };
+    let (target, hello) = target(config, from, dictionary.map(|dictionary| dictionary.id), query_bytes_max);
     let url = format!("{}{target}", shared.sockets);
     match connect(&url, options, Arc::clone(&shared.env.random)).await {
         Ok(connected) => {
@@ -97,14 +103,33 @@ pub(crate) async fn open(
         }
         Err(ConnectError::Refused(refusal)) => match understood(&refusal, config.form) {
             Some(opened) => Ok(opened),
+            None if !is_short && target.len() > config.limits.query_bytes_max && is_for_length(&refusal) => {
+                shared.no_long_queries.store(true, Ordering::Relaxed);
+                Ok(Opened::QueryTooLong)
+            }
             None => Err(ConnectError::Refused(refusal).into()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
+/// Whether a long query was refused because it is long. Some proxies have no other status for that than the one of a query
+/// that is wrong, which this server gives a name.
+fn is_for_length(refusal: &Refusal) -> bool {
+    match refusal.status.as_u16() {
+        413 | 414 | 431 => true,
+        400 => serde_json::from_slice::<Xrpc>(&refusal.body).is_err(),
+        _ => false,
+    }
+}
+
 /// The path and query of a feed; and what is said when it is open, if the query has no room for the filter.
-fn target(config: &Config, from: Cursor, dictionary: Option<u32>) -> (String, Option<String>) {
+fn target(
+    config: &Config,
+    from: Cursor,
+    dictionary: Option<u32>,
+    query_bytes_max: usize,
+) -> (String, Option<String>) {
     let (path, dids, collections) = match config.form {
         Form::V2 => ("/subscribe-v2", "wantedDids", "wantedCollections"),
         Form::Events => ("/xrpc/network.bsky.jetstream.subscribeEvents", "dids", "collections"),
@@ -126,7 +151,7 @@ fn target(config: &Config, from: Cursor, dictionary: Option<u32>) -> (String, Op
     let without_dids = query.len();
     config.dids.iter().for_each(|did| push(&mut query, dids, did));
     let mut hello = None;
-    if query.len() > config.limits.query_bytes_max {
+    if query.len() > query_bytes_max {
         match config.form {
             Form::V2 => {
                 query.truncate(without_filter);
@@ -218,7 +243,7 @@ mod tests {
             ..Config::new("http://h")
         };
         assert_eq!(
-            target(&config, Cursor::After(6), Some(5)),
+            target(&config, Cursor::After(6), Some(5), 8000),
             (
                 "/subscribe-v2?cursor=7&zstdDictionary=5&wantedCollections=app.example.%2A\
                  &wantedDids=did:web:a.example"
@@ -228,7 +253,7 @@ mod tests {
         );
         let config = Config { form: Form::Events, ..config };
         assert_eq!(
-            target(&config, Cursor::Time(6), None),
+            target(&config, Cursor::Time(6), None, 8000),
             (
                 "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=6&kinds=commit&collections=app.example.%2A\
                  &dids=did:web:a.example"
@@ -236,7 +261,10 @@ mod tests {
                 None
             )
         );
-        assert_eq!(target(&Config::new("http://h"), Cursor::Now, None), ("/subscribe-v2".to_owned(), None));
+        assert_eq!(
+            target(&Config::new("http://h"), Cursor::Now, None, 8000),
+            ("/subscribe-v2".to_owned(), None)
+        );
     }
 
     #[test]
@@ -244,7 +272,7 @@ mod tests {
         let dids: Vec<String> = (0..10_000).map(|n| format!("did:web:a{n}.example")).collect();
         let collections = vec!["app.example.note".to_owned()];
         let config = Config { dids: dids.clone(), collections, ..Config::new("http://h") };
-        let (path, hello) = target(&config, Cursor::After(0), None);
+        let (path, hello) = target(&config, Cursor::After(0), None, 8000);
         assert_eq!(path, "/subscribe-v2?cursor=1&requireHello=true");
         let update = alluvium_jetstream_wire::Update::parse(&hello.expect("a message")).expect("an update");
         let alluvium_jetstream_wire::Update::Filter(filter) = update else { panic!("{update:?}") };
@@ -252,7 +280,25 @@ mod tests {
         let config = Config { form: Form::Events, ..config };
         let only_collections =
             "/xrpc/network.bsky.jetstream.subscribeEvents?cursor=1&collections=app.example.note";
-        assert_eq!(target(&config, Cursor::After(0), None), (only_collections.to_owned(), None));
+        assert_eq!(target(&config, Cursor::After(0), None, 8000), (only_collections.to_owned(), None));
+        let (long, hello) = target(&config, Cursor::After(0), None, 1 << 20);
+        assert_eq!((long.matches("&dids=").count(), hello), (10_000, None));
+    }
+
+    #[test]
+    fn a_refusal_of_a_long_query_is_told_from_one_of_a_wrong_query() {
+        for (status, body, expected) in [
+            (414, "", true),
+            (431, r#"{"error":{"code":"head_too_large","message":"x"}}"#, true),
+            (400, "<html>", true),
+            (400, r#"{"error":"InvalidRequest","message":"x"}"#, false),
+            (401, "", false),
+            (503, "", false),
+        ] {
+            let status = ureq::http::StatusCode::from_u16(status).unwrap();
+            let refusal = Refusal { status, headers: HeaderMap::new(), body: body.as_bytes().into() };
+            assert_eq!(is_for_length(&refusal), expected, "{status} {body}");
+        }
     }
 
     #[test]
@@ -263,7 +309,7 @@ mod tests {
             match understood(&refusal, form) {
                 Some(Opened::TooOld) => "old".to_owned(),
                 Some(Opened::Dictionary(id)) => format!("{id:?}"),
-                Some(Opened::Feed(_)) => unreachable!(),
+                Some(Opened::Feed(_) | Opened::QueryTooLong) => unreachable!(),
                 None => "none".to_owned(),
             }
         };

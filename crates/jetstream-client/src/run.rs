@@ -230,6 +230,8 @@ impl Driver {
                 return Ok(Phase::Live);
             }
             Opened::TooOld => return self.go_back(),
+            // It is remembered, and so asked once.
+            Opened::QueryTooLong => return Ok(Phase::Live),
             Opened::Dictionary(id) => {
                 self.learn(id).await?;
                 return Ok(Phase::Live);

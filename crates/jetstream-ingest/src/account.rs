@@ -271,11 +271,15 @@ impl Account {
         }
         let mut step = Step::default();
         let known = self.chain.as_ref().map(|chain| chain.data);
-        let object = sync_commit(&event.blocks, rules).filter(|object| Some(object.data) == known);
-        let Some(object) = object else {
+        let object = sync_commit(&event.blocks, rules);
+        let is_readable = object.is_some();
+        let Some(object) = object.filter(|object| Some(object.data) == known) else {
             step.notes.push(Note::Broken(Broken::Sync));
             self.miss(Cause::Sync, &event.rev, context, &mut step);
-            self.hold_sync(event, &mut step);
+            // What cannot be read is nothing to be archived either: the repair then makes a marker of its own.
+            if is_readable {
+                self.hold_sync(event, &mut step);
+            }
             return step;
         };
         if object.check(&event.did, Some(&event.rev)).is_err() {

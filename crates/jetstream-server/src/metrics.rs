@@ -43,6 +43,8 @@ families! {
     SUBSCRIBERS = gauge "jetstream_subscribers" [] "Subscribers of live feeds.";
     WAITING = gauge "jetstream_waiting" [] "Readers of the feed as a stream that wait.";
     REPLAYING = gauge "jetstream_replaying" [] "Subscribers that began in files and have not caught up with what is in memory.";
+    REPLAYED_BYTES = counter "jetstream_replayed_bytes_total" [] "Bytes of events that were read of files for subscribers and readers of the feed as a stream, as they are in the archive.";
+    REPLAY_WAITS = counter "jetstream_replay_waits_total" [] "Times that one of them waited because its address had read as much as it may.";
     SENT = counter "jetstream_sent_total" [] "Messages queued for subscribers.";
     UNRENDERABLE = counter "jetstream_unrenderable_total" [] "Times that an event was passed over because it cannot be shown.";
     DROPPED_SLOW = counter "jetstream_dropped_slow_total" [] "Subscribers that were dropped because they were too slow.";
@@ -185,6 +187,8 @@ fn served(page: &mut Page, counts: Counts) {
     page.whole(&SUBSCRIBERS, &[], counts.subscribers);
     page.whole(&WAITING, &[], counts.waiting);
     page.whole(&REPLAYING, &[], counts.replaying);
+    page.whole(&REPLAYED_BYTES, &[], counts.replayed_bytes);
+    page.whole(&REPLAY_WAITS, &[], counts.replay_waits);
     page.whole(&SENT, &[], counts.sent);
     page.whole(&UNRENDERABLE, &[], counts.unrenderable);
     page.whole(&DROPPED_SLOW, &[], counts.dropped_slow);

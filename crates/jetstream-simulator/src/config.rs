@@ -32,6 +32,8 @@ pub struct Config {
     pub p256_percent: u32,
     /// How many of a hundred accounts have a `did:web` instead of a `did:plc`.
     pub web_percent: u32,
+    /// Ports of this machine: the first accounts, one for each, have the `did:web` of that port of `localhost`.
+    pub web_ports: Vec<u16>,
     /// The relay's window: how many frames it can send again.
     pub history_frames: usize,
     /// The relay's window: how many bytes of frames it keeps. The newest frame is kept in any case.
@@ -51,6 +53,7 @@ impl Default for Config {
             initial_records_max: 1000,
             p256_percent: 12,
             web_percent: 0,
+            web_ports: Vec::new(),
             history_frames: 10_000,
             history_bytes: 256 * 1024 * 1024,
             mix: Mix::default(),

@@ -3,12 +3,15 @@
 use alluvium_atproto::{Curve, Did, PublicKey, SecretKey};
 use serde_json::json;
 
+use crate::config::Config;
 use crate::random::{Random, digest};
 
 /// The letters of a `did:plc`.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// The domain of everything here that has a name. Nobody can own it.
 pub const DOMAIN: &str = "sim.invalid";
+/// The name of this machine.
+pub(crate) const LOCAL: &str = "localhost";
 
 /// What does not change about an account.
 #[derive(Debug, Clone)]
@@ -20,17 +23,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The account `index` of the world with this seed; `None` never comes, as the text is a DID by its making.
-    pub(crate) fn new(
-        seed: u64,
-        index: u32,
-        hosts: u32,
-        p256_percent: u32,
-        web_percent: u32,
-    ) -> Option<Self> {
+    /// The account `index` of a world; `None` never comes, as the text is a DID by its making.
+    pub(crate) fn new(config: &Config, index: u32) -> Option<Self> {
+        let Config { seed, hosts, p256_percent, web_percent, .. } = *config;
         let mut random = Random::new(seed, "identity", index.into());
         let curve = if random.chance(p256_percent) { Curve::P256 } else { Curve::K256 };
-        let did = if random.chance(web_percent) {
+        let is_web = random.chance(web_percent);
+        let port = usize::try_from(index).ok().and_then(|index| config.web_ports.get(index));
+        let did = if let Some(port) = port {
+            local_web(*port)
+        } else if is_web {
             format!("did:web:web-{index}.{DOMAIN}")
         } else {
             let letters = digest(seed, "did:plc", index.into());
@@ -40,6 +42,11 @@ impl Identity {
         let host = random.bits().trailing_zeros().min(hosts - 1);
         Some(Self { did: did.parse().ok()?, curve, host })
     }
+}
+
+/// The DID whose document a port of this machine serves.
+pub(crate) fn local_web(port: u16) -> String {
+    format!("did:web:{LOCAL}%3A{port}")
 }
 
 /// The handle of an account, which may have had `changes` others before.

@@ -1,7 +1,8 @@
 //! The world over sockets: directory and relay on one listener, each PDS host on one of its own, all on one address.
 //!
 //! A request whose `Host` is `pds3.sim.invalid`, the domain of a handle or of a `did:web` is answered as that host would,
-//! on any listener: so a client whose transport goes here whatever the address sees the whole network.
+//! on any listener: so a client whose transport goes here whatever the address sees the whole network. One that resolves
+//! names itself finds the accounts of [`Options::local_web`].
 
 mod answer;
 mod directory;
@@ -12,7 +13,7 @@ mod relay;
 mod repos;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub use self::answer::Reply;
 use self::directory::Lookup;
 use crate::config::{Config, ConfigError};
 use crate::fault::{Armed, Fault, Faults, TooManyFaults};
-use crate::identity::DOMAIN;
+use crate::identity::{DOMAIN, LOCAL, local_web};
 use crate::subscription::{Next, Subscription};
 use crate::world::{Act, World, WorldError};
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub subscribers_max: usize,
     /// How long the end of a subscriber may take, and that of everything else.
     pub stop_timeout: Duration,
+    /// Whether the first accounts have a `did:web` of this machine, one for each listener, which serves its document.
+    pub local_web: bool,
     /// Certificates and limits of the network side.
     pub front: Front,
 }
@@ -62,6 +65,7 @@ impl Options {
             listen,
             subscribers_max: SUBSCRIBERS_MAX,
             stop_timeout: Duration::from_secs(2),
+            local_web: false,
             front: Front::default(),
         }
     }
@@ -125,29 +129,23 @@ impl Simulator {
     }
 
     /// Makes the world and serves it. Nothing happens in it before [`act`](Self::act) or [`run`](Self::run).
-    pub fn start(config: Config, options: &Options) -> Result<Self, StartError> {
-        let hosts = config.hosts;
+    pub fn start(mut config: Config, options: &Options) -> Result<Self, StartError> {
+        config.check()?;
         let rate = config.rate;
+        let listeners = listeners(&config, options)?;
+        if options.local_web {
+            config.web_ports = listeners.iter().map(|(_, _, address)| address.port()).collect();
+        }
         let mut world = World::new(config)?;
-        let main = bind(options.listen)?;
-        let mut listeners = vec![(Role::Relay, main)];
         let scheme = if options.front.tls.is_some() { "https" } else { "http" };
-        for host in 0..hosts {
-            let port = match options.listen.port() {
-                0 => 0,
-                first => u32::from(first)
-                    .checked_add(host + 1)
-                    .and_then(|port| u16::try_from(port).ok())
-                    .ok_or(StartError::Ports)?,
-            };
-            let listener = bind(SocketAddr::new(options.listen.ip(), port))?;
-            let address = listener.local_addr().map_err(alluvium_http::StartError::from)?;
-            // The number was taken from the same configuration.
-            drop(world.set_host(host, address.to_string(), format!("{scheme}://{address}")));
-            listeners.push((Role::Pds(host), listener));
+        for (role, _, address) in &listeners {
+            if let Role::Pds(host) = role {
+                // The number was taken from the same configuration.
+                drop(world.set_host(*host, address.to_string(), format!("{scheme}://{address}")));
+            }
         }
         let state = State::new(world, rate, options.subscribers_max);
-        let servers = listeners.into_iter().map(|(role, listener)| {
+        let servers = listeners.into_iter().map(|(role, listener, _)| {
             let site = Site { state: Arc::clone(&state), role };
             let front = options.front.clone();
             Server::start_with(listener, site, server_options(), front, state.shutdown.clone())
@@ -252,9 +250,9 @@ impl Simulator {
                 .find(|(_, known)| known.name == host)
                 .map(|(number, _)| Role::Pds(number))
         };
-        let domain = without_port(host);
-        let role = number.or_else(|| self.state.role_of(&domain)).unwrap_or(Role::Relay);
-        match self.state.answer(&Method::GET, path, query, role, Some(&domain)) {
+        let host = host.to_ascii_lowercase();
+        let role = number.or_else(|| self.state.role_of(without_port(&host))).unwrap_or(Role::Relay);
+        match self.state.answer(&Method::GET, path, query, role, Some(&host)) {
             Lookup::Answer(answer) => Some(answer.reply()),
             Lookup::Hang => None,
         }
@@ -276,6 +274,24 @@ impl Simulator {
             server.drain(self.stop_timeout).await;
         }
     }
+}
+
+/// What listens: for relay and directory, and for each host.
+fn listeners(config: &Config, options: &Options) -> Result<Vec<(Role, TcpListener, SocketAddr)>, StartError> {
+    let roles = std::iter::once(Role::Relay).chain((0..config.hosts).map(Role::Pds));
+    let listening = (0_u32..).zip(roles).map(|(place, role)| {
+        let port = match options.listen.port() {
+            0 => 0,
+            first => u32::from(first)
+                .checked_add(place)
+                .and_then(|port| u16::try_from(port).ok())
+                .ok_or(StartError::Ports)?,
+        };
+        let listener = bind(SocketAddr::new(options.listen.ip(), port))?;
+        let address = listener.local_addr().map_err(alluvium_http::StartError::from)?;
+        Ok((role, listener, address))
+    });
+    listening.collect()
 }
 
 impl State {
@@ -363,8 +379,10 @@ struct Site {
 impl Handler for Site {
     async fn handle(&self, request: Request) -> Response {
         let path = request.uri().path().to_owned();
-        let domain = domain(&request);
-        let role = domain.as_deref().and_then(|domain| self.state.role_of(domain)).unwrap_or(self.role);
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = host.map(str::to_ascii_lowercase);
+        let role =
+            host.as_deref().and_then(|host| self.state.role_of(without_port(host))).unwrap_or(self.role);
         if path == "/xrpc/com.atproto.sync.subscribeRepos" && role == Role::Relay {
             return firehose::handle(&self.state, &request);
         }
@@ -372,7 +390,7 @@ impl Handler for Site {
             return oracle::handle(&self.state, request).await.send(&path, &mut self.state.faults.lock());
         }
         let (method, query) = (request.method(), request.uri().query());
-        let answer = match self.state.answer(method, &path, query, role, domain.as_deref()) {
+        let answer = match self.state.answer(method, &path, query, role, host.as_deref()) {
             Lookup::Answer(answer) => answer,
             Lookup::Hang => {
                 self.state.shutdown.wait().await;
@@ -396,9 +414,10 @@ impl State {
         path: &str,
         query: Option<&str>,
         role: Role,
-        domain: Option<&str>,
+        host: Option<&str>,
     ) -> Lookup {
         let state = self;
+        let host = host.unwrap_or_default();
         let is_post = *method == Method::POST;
         if !is_post && *method != Method::GET && *method != Method::HEAD {
             let answer = Answer::error(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "no such method");
@@ -415,9 +434,9 @@ impl State {
             ("/xrpc/com.atproto.server.describeServer", Role::Pds(_)) => Ok(described()),
             ("/xrpc/com.atproto.identity.resolveHandle", _) => directory::resolve_handle(state, query),
             ("/xrpc/_health" | "/_health", _) => Ok(Answer::json(&json!({"version": "simulator"}))),
-            ("/.well-known/atproto-did", _) => directory::did_of_domain(state, domain.unwrap_or_default()),
+            ("/.well-known/atproto-did", _) => directory::did_of_domain(state, without_port(host)),
             ("/.well-known/did.json", _) => {
-                return directory::document(state, &format!("did:web:{}", domain.unwrap_or_default()));
+                return directory::document(state, &web_did(host));
             }
             _ => match path.strip_prefix('/').and_then(query::decode) {
                 Some(did) if did.starts_with("did:") && role == Role::Relay => {
@@ -430,13 +449,16 @@ impl State {
     }
 }
 
-/// The name in `Host`, without a port.
-fn domain(request: &Request) -> Option<String> {
-    Some(without_port(request.headers().get(header::HOST)?.to_str().ok()?))
+fn without_port(host: &str) -> &str {
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-fn without_port(host: &str) -> String {
-    host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase()
+/// The `did:web` whose document a host serves.
+fn web_did(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((LOCAL, port)) => port.parse().map(local_web).unwrap_or_default(),
+        _ => format!("did:web:{}", without_port(host)),
+    }
 }
 
 fn described() -> Answer {

@@ -1,29 +1,27 @@
-//! What one address may take of what all share: so many subscribers, and so many replays from files, at a time.
+//! What one address may take of what all share: so many subscribers, and so many replays from files, at a time; and so many
+//! bytes of files in a second.
 //!
 //! An address stands for whoever it was given to: of IPv6 that is a network of 64 bits. Addresses of this machine are
-//! not counted, since they are those of its owner, or of a proxy that all clients come through; see
-//! [`crate::Options::trust_forwarded`].
+//! not counted, since they are those of its owner, or of a proxy that all clients come through. A proxy that the server
+//! trusts is believed whom it names ([`Peer::client`]).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
+use alluvium_access::Rates;
+use alluvium_access::limits::ADDRESSES_MAX;
+use alluvium_access::rate::{AddressKey, Table};
 use alluvium_http::{Peer, Request};
 use parking_lot::Mutex;
 
-/// Where proxies write whom they were asked by.
-const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Addresses whose replays are counted at once. Beyond it those are forgotten that have used up least.
+const REPLAYING_MAX: usize = ADDRESSES_MAX;
 
 /// Whom a request counts for; nobody if it comes from this machine, or if that is not known.
-pub(crate) fn client(request: &Request, trust_forwarded: bool) -> Option<IpAddr> {
-    let forwarded = || {
-        let last = request.headers().get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
-        // What stands before was written by others, perhaps by the client itself.
-        last.rsplit(',').next()?.trim().parse::<IpAddr>().ok()
-    };
-    let forwarded = if trust_forwarded { forwarded() } else { None };
-    let address = forwarded.or_else(|| Peer::of(request).map(|peer| peer.client(request.headers())))?;
-    counted(address)
+pub(crate) fn client(request: &Request) -> Option<IpAddr> {
+    counted(Peer::of(request)?.client(request.headers()))
 }
 
 /// The address that stands for all that were given out with it; none for this machine.
@@ -87,6 +85,33 @@ impl Drop for Place {
     }
 }
 
+/// What addresses read of files, a second.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    rates: Rates,
+    taken: Table<AddressKey>,
+}
+
+impl Replayed {
+    /// So many bytes a second, and as many at once; 0 for any number.
+    pub(crate) fn new(bytes_per_s: u64) -> Self {
+        let append_bytes_per_s = (bytes_per_s > 0).then_some(bytes_per_s);
+        let rates = Rates { append_bytes_per_s, ..Rates::default() };
+        Self { rates, taken: Table::new(REPLAYING_MAX, Duration::from_secs(1)) }
+    }
+
+    /// Waits until an address may have so many bytes more. Says whether it had to wait.
+    pub(crate) async fn take(&self, address: Option<IpAddr>, bytes: u64) -> bool {
+        let Some(address) = address else { return false };
+        let mut has_waited = false;
+        while let Err(wait) = self.taken.take(address.into(), self.rates, 0, bytes) {
+            has_waited = true;
+            tokio::time::sleep(wait).await;
+        }
+        has_waited
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +154,24 @@ mod tests {
         let all: Vec<_> = (0..1000).map(|_| unbounded.take(one).expect("a place")).collect();
         assert!(unbounded.taken.lock().is_empty());
         drop(all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_waits_for_what_it_has_used_up_and_others_do_not() {
+        let (alice, bob) = (Some(address("192.0.2.1")), Some(address("192.0.2.2")));
+        let replayed = Replayed::new(1000);
+        let began = tokio::time::Instant::now();
+        assert!(!replayed.take(alice, 1000).await, "as much as comes in a second is there at once");
+        assert!(replayed.take(alice, 500).await);
+        assert_eq!(began.elapsed().as_millis(), 500);
+        assert!(!replayed.take(bob, 1000).await);
+        assert!(!replayed.take(None, u64::MAX).await, "this machine is not counted");
+        assert!(
+            replayed.take(alice, 5000).await,
+            "what is more than there ever is comes once nothing is used up"
+        );
+        assert_eq!(began.elapsed().as_millis(), 1500);
+        let unbounded = Replayed::new(0);
+        assert!(!unbounded.take(alice, u64::MAX).await);
     }
 }

@@ -6,6 +6,7 @@
 //! | `/xrpc/network.bsky.jetstream.{listSegments, getSegment, getBlock}` | the archive as files |
 //! | `/xrpc/network.bsky.jetstream.{planBackfill, planSnapshot}` | what of it to download |
 //! | `/xrpc/network.bsky.jetstream.getZstdDictionary` | what messages are compressed by |
+//! | `/xrpc/network.bsky.jetstream.{importTimestamps, getImportStatus}` | an operator's, which are not there yet |
 //! | `/streams/events` | the feed as a durable stream |
 //! | `/status`, `/healthz`, `/` | how the server stands |
 
@@ -23,7 +24,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alluvium_http::{Body, BodyBudget, Handler, Request, Response, Shutdown};
+use alluvium_http::{Body, BodyBudget, Handler, Request, Response, Shutdown, query as query_of};
 use alluvium_jetstream_archive::{Archive, Status};
 use alluvium_jetstream_ingest::snapshot::{Probe, Snapshot as IngestSnapshot};
 use alluvium_jetstream_wire::Wire;
@@ -34,7 +35,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::operation::{OPERATIONS, operation};
 use self::refusal::{Form, Refusal};
-use crate::addresses::{Addresses, Place};
+use crate::addresses::{Addresses, Place, Replayed};
+use crate::filters::Filters;
 use crate::metrics::{Counts, Metrics};
 use crate::options::Options;
 
@@ -70,6 +72,8 @@ pub(crate) struct State {
     pub(crate) subscribers: Arc<Semaphore>,
     subscribers_by_address: Arc<Addresses>,
     replays_by_address: Arc<Addresses>,
+    pub(crate) replayed: Replayed,
+    pub(crate) filters: Arc<Filters>,
     plans: Semaphore,
     bodies: BodyBudget,
 }
@@ -95,6 +99,8 @@ impl Surface {
             subscribers: Arc::new(Semaphore::new(options.subscribers_max)),
             subscribers_by_address: Addresses::new(options.subscribers_per_address_max),
             replays_by_address: Addresses::new(options.replays_per_address_max),
+            replayed: Replayed::new(options.replay_bytes_per_address_per_s),
+            filters: Filters::new(options.filter_dids_max),
             plans: Semaphore::new(options.plans_max),
             bodies: BodyBudget::new(options.bodies_bytes_max),
             options,
@@ -208,10 +214,7 @@ async fn route(state: &Arc<State>, request: Request) -> Result<Response, Refusal
 }
 
 async fn xrpc(state: &Arc<State>, method: &str, request: Request) -> Result<Response, Refusal> {
-    let query = || {
-        Query::parse(request.uri().query().unwrap_or_default())
-            .map_err(|error| Refusal::Request(error.into()))
-    };
+    let query = || Query::parse(query_of(&request)).map_err(|error| Refusal::Request(error.into()));
     match method {
         "subscribeEvents" => subscribe::handle(state, Wire::Events, request).await,
         "listSegments" => {
@@ -232,6 +235,13 @@ async fn xrpc(state: &Arc<State>, method: &str, request: Request) -> Result<Resp
         }
         "planBackfill" => plan::handle(state, plan::Era::Backfill, request).await,
         "planSnapshot" => plan::handle(state, plan::Era::Snapshot, request).await,
+        // Who asks these is an operator: whoever decides about requests lets nobody else in.
+        "importTimestamps" if *request.method() == Method::POST => Err(Refusal::NoImports),
+        "importTimestamps" => Err(Refusal::MethodNotAllowed("POST, OPTIONS")),
+        "getImportStatus" => {
+            reads_only(&request)?;
+            Err(Refusal::NoImports)
+        }
         _ => Err(Refusal::UnknownMethod),
     }
 }

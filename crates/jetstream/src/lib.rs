@@ -5,6 +5,7 @@
 //! of a row, its JSON and its compressed forms, is made once and shared by all subscribers ([`forms`]).
 
 mod addresses;
+mod filters;
 mod forms;
 pub mod http;
 mod live;

@@ -3,6 +3,7 @@
 //! Nothing is kept for a subscriber but its place. One that takes nothing reads nothing.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,16 +18,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::addresses::Place;
+use crate::filters::Room;
 use crate::forms::{self, Form, Shown};
 use crate::http::State;
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::Counted;
 
 /// What a subscriber asked for, and what became of it.
 pub(crate) struct Subscriber {
     pub(crate) state: Arc<State>,
     pub(crate) wire: Wire,
     pub(crate) form: Form,
-    pub(crate) filter: Filter,
+    pub(crate) wanted: Arc<Wanted>,
+    /// Whom its replay counts for.
+    pub(crate) client: Option<IpAddr>,
     /// Where it begins; none: at the end, once it may begin.
     pub(crate) start: Option<u64>,
     /// A notice that comes before everything else.
@@ -39,11 +43,17 @@ pub(crate) struct Subscriber {
     pub(crate) replay: Option<Place>,
 }
 
+/// A filter, and the room that it takes.
+pub(crate) struct Wanted {
+    pub(crate) filter: Filter,
+    pub(crate) _room: Room,
+}
+
 /// What a client has said so far: the last filter, and how often it asked whether the server is there. Questions that
 /// come faster than answers go out are answered once.
 #[derive(Clone, Default)]
 struct Heard {
-    filter: Option<Filter>,
+    wanted: Option<Arc<Wanted>>,
     heartbeats: u64,
 }
 
@@ -89,11 +99,11 @@ impl Subscriber {
         let (mut receiver, mut sender) = socket.split();
         let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
         let (heard, news) =
-            watch::channel(Heard { filter: (!waits).then(|| self.filter.clone()), ..Heard::default() });
+            watch::channel(Heard { wanted: (!waits).then(|| Arc::clone(&self.wanted)), ..Heard::default() });
         let end = {
             let mut pump = Box::pin(self.pump(&mut sender, news));
             tokio::select! {
-                end = listen(&mut receiver, &heard, wire, &state.metrics) => end,
+                end = listen(&mut receiver, &heard, wire, &state) => end,
                 end = &mut pump => Some(end),
                 end = closing(&shutdown) => Some(end),
                 end = expiring(lease) => Some(end),
@@ -135,17 +145,18 @@ impl Subscriber {
             news.changed().await.map_err(|_| End::internal())?;
         }
         let mut reader = archive.reader(self.start.unwrap_or_else(|| archive.next_seq()));
-        reader.select(Some(selection(&self.filter)));
+        reader.select(Some(selection(&self.wanted.filter)));
         // Only now: whoever has an answer gets everything that happens from then on.
         sender.write().await;
         let mut pace = Pace::new(&self.state);
         loop {
+            let is_cold = reader.position() < archive.hot_floor();
             let rows = tokio::select! {
                 biased;
                 update = news.changed() => {
                     update.map_err(|_| End::internal())?;
                     self.hear(&mut news, &mut answered, sender).await?;
-                    reader.select(Some(selection(&self.filter)));
+                    reader.select(Some(selection(&self.wanted.filter)));
                     sender.write().await;
                     continue;
                 }
@@ -154,6 +165,9 @@ impl Subscriber {
                     End::internal()
                 })?,
             };
+            if is_cold && replayed(&state, self.client, &rows.rows).await {
+                pace.forgive();
+            }
             for row in &rows.rows {
                 self.give(sender, row).await?;
                 if news.has_changed().unwrap_or(true) {
@@ -188,19 +202,19 @@ impl Subscriber {
                 queue(sender, &frame).await?;
             }
         }
-        let Some(filter) = heard.filter else { return Ok(false) };
-        self.filter = filter;
+        let Some(wanted) = heard.wanted else { return Ok(false) };
+        self.wanted = wanted;
         Ok(true)
     }
 
     /// Queues a row if it passes.
     async fn give(&self, sender: &mut Sender<Upgraded>, row: &ArchivedRow) -> Result<(), End> {
-        if !self.filter.has(&row.row()) {
+        if !self.wanted.filter.has(&row.row()) {
             return Ok(());
         }
         match forms::shown(row, self.wire, self.form) {
             Shown::Frame(frame, len) => {
-                if !self.filter.has_length(len) {
+                if !self.wanted.filter.has_length(len) {
                     return Ok(());
                 }
                 queue(sender, &frame).await?;
@@ -244,8 +258,9 @@ async fn listen(
     receiver: &mut Receiver<Upgraded>,
     heard: &watch::Sender<Heard>,
     wire: Wire,
-    metrics: &Metrics,
+    state: &State,
 ) -> Option<End> {
+    let metrics = &state.metrics;
     loop {
         let text = match receiver.next().await {
             Ok(Some(_)) if wire == Wire::Events => {
@@ -261,8 +276,13 @@ async fn listen(
         };
         match Update::parse(text.as_str()) {
             Ok(Update::Filter(filter)) => {
+                let Some(room) = state.filters.room(&filter) else {
+                    metrics.updates_refused.fetch_add(1, Ordering::Relaxed);
+                    return Some(crowded());
+                };
                 metrics.updates.fetch_add(1, Ordering::Relaxed);
-                heard.send_modify(|heard| heard.filter = Some(*filter));
+                let wanted = Arc::new(Wanted { filter: *filter, _room: room });
+                heard.send_modify(|heard| heard.wanted = Some(wanted));
             }
             Ok(Update::Heartbeat) => heard.send_modify(|heard| heard.heartbeats += 1),
             Ok(Update::Unknown(_)) => {}
@@ -276,6 +296,24 @@ async fn listen(
 
 fn refused(error: &UpdateError) -> End {
     End::new(CloseCode::new(error.close_code()).unwrap_or(CloseCode::POLICY), error.close_reason())
+}
+
+/// There is no room for one more filter of so many accounts.
+fn crowded() -> End {
+    End::new(CloseCode::AGAIN, "too many accounts are named in filters")
+}
+
+/// Counts rows that were read of files, and waits while their reader's address has read as much as it may. Says whether it
+/// had to.
+pub(crate) async fn replayed(state: &State, client: Option<IpAddr>, rows: &[ArchivedRow]) -> bool {
+    let bytes: usize = rows.iter().map(|row| row.row().bytes()).sum();
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    state.metrics.replayed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    let has_waited = state.replayed.take(client, bytes).await;
+    if has_waited {
+        state.metrics.replay_waits.fetch_add(1, Ordering::Relaxed);
+    }
+    has_waited
 }
 
 fn tell(error: &Error) {
@@ -300,6 +338,11 @@ impl Pace {
             window: options.slow_window,
             since: None,
         }
+    }
+
+    /// It has waited for the server, and not the server for it.
+    const fn forgive(&mut self) {
+        self.since = None;
     }
 
     /// Looks at where it is now; says how it ends if it has been too slow for too long.

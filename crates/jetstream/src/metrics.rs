@@ -46,6 +46,8 @@ pub struct Metrics {
     pub(crate) subscribers: AtomicU64,
     pub(crate) waiting: AtomicU64,
     pub(crate) replaying: AtomicU64,
+    pub(crate) replayed_bytes: AtomicU64,
+    pub(crate) replay_waits: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) unrenderable: AtomicU64,
     pub(crate) dropped_slow: AtomicU64,
@@ -65,6 +67,10 @@ pub struct Counts {
     pub waiting: u64,
     /// Subscribers that began in files and have not caught up with what is in memory.
     pub replaying: u64,
+    /// Bytes of events that were read of files for subscribers and readers of the stream.
+    pub replayed_bytes: u64,
+    /// Times that one of them waited because its address had read as much as it may.
+    pub replay_waits: u64,
     /// Messages queued for subscribers.
     pub sent: u64,
     /// Times that an event was passed over because it cannot be shown.
@@ -90,6 +96,8 @@ impl Metrics {
             subscribers: self.subscribers.load(Relaxed),
             waiting: self.waiting.load(Relaxed),
             replaying: self.replaying.load(Relaxed),
+            replayed_bytes: self.replayed_bytes.load(Relaxed),
+            replay_waits: self.replay_waits.load(Relaxed),
             sent: self.sent.load(Relaxed),
             unrenderable: self.unrenderable.load(Relaxed),
             dropped_slow: self.dropped_slow.load(Relaxed),

@@ -16,8 +16,11 @@ pub struct Options {
     pub subscribers_per_address_max: usize,
     /// Of them, those that read files until they have caught up; 10. Zero: any number.
     pub replays_per_address_max: usize,
-    /// Whether whom a request counts for is the last one in `X-Forwarded-For`; no. For a server that only a proxy reaches.
-    pub trust_forwarded: bool,
+    /// Bytes of events a second that are read of files for subscribers of one address that is not of this machine; 32 MiB,
+    /// and as much at once. They count as they are in the archive, whether they pass a filter or not. Zero: any number.
+    pub replay_bytes_per_address_per_s: u64,
+    /// Accounts that all filters of subscribers name together; 4,000,000, which are some 500 MiB. Zero: any number.
+    pub filter_dids_max: usize,
     /// Bytes that wait for one subscriber in its socket's queue; 256 KiB.
     pub outgoing_bytes_max: usize,
     /// Rows that a subscriber reads at a time; 1,024.
@@ -62,7 +65,8 @@ impl Default for Options {
             subscribers_max: 10_000,
             subscribers_per_address_max: 100,
             replays_per_address_max: 10,
-            trust_forwarded: false,
+            replay_bytes_per_address_per_s: 32 << 20,
+            filter_dids_max: 4_000_000,
             outgoing_bytes_max: 256 * 1024,
             batch_rows: 1024,
             write_timeout: Duration::from_secs(5),

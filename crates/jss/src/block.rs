@@ -44,6 +44,16 @@ pub struct RowRef<'a> {
 }
 
 impl RowRef<'_> {
+    /// What the row takes in the body of a block.
+    pub const fn bytes(&self) -> usize {
+        FIXED_BYTES
+            + self.did.len()
+            + self.collection.len()
+            + self.rkey.len()
+            + self.rev.len()
+            + self.payload.len()
+    }
+
     /// The time to show: the imported one, else when it was seen. Microseconds since the Unix epoch.
     pub const fn display_time(&self) -> i64 {
         if self.indexed_at == 0 { self.witnessed_at } else { self.indexed_at }

@@ -12,7 +12,7 @@ use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
 pub use access::{AccessPath, ByteRate, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
-pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources};
+pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
 use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};

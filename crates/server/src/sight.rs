@@ -17,8 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use alluvium_env::{Clock, Env};
+use alluvium_http::Request;
 use alluvium_metrics::Page;
-use http::{Method, Uri};
 use parking_lot::Mutex;
 
 pub use answer::{HEALTH_PATH, METRICS_PATH, READY_PATH, Visibility};
@@ -41,7 +41,7 @@ pub struct Operations {
     /// Their names, each a word that no client chose.
     pub names: &'static [&'static str],
     /// The place among the names of what a request asks for.
-    pub of: fn(&Method, &Uri) -> usize,
+    pub of: fn(&Request) -> usize,
 }
 
 /// Puts what one component has to show on a page. Called for each scrape; must not wait.

@@ -7,8 +7,8 @@ use alluvium_feeds::Service;
 use alluvium_feeds::http::{
     MOUNT as FEEDS_MOUNT, OPERATIONS as FEED_OPERATIONS, Surface, operation as feed_operation,
 };
+use alluvium_http::RequestBody;
 use alluvium_streams::{Backend, Operation, Streams, operation};
-use http::{Method, Uri};
 
 use crate::config::Config;
 use crate::metrics;
@@ -23,7 +23,7 @@ const COUNT: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
 static NAMES: [&str; COUNT] = names();
 
 /// All operations: those of streams, those of feeds, and those about the server itself.
-pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of };
+pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of::<RequestBody> };
 
 const fn names() -> [&'static str; COUNT] {
     let mut names = [""; COUNT];
@@ -46,7 +46,8 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
     NAMES.iter().copied()
 }
 
-fn operation_of(method: &Method, uri: &Uri) -> usize {
+fn operation_of<B>(request: &http::Request<B>) -> usize {
+    let (method, uri) = (request.method(), request.uri());
     let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
     match uri.path() {
         HEALTH_PATH => own(0),
@@ -131,8 +132,8 @@ mod tests {
             ("GET /", "other"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");
-            let method = Method::try_from(method).expect("a method");
-            let found = operation_of(&method, &uri.parse().expect("a path"));
+            let asked = http::Request::builder().method(method).uri(uri).body(()).expect("a request");
+            let found = operation_of(&asked);
             assert_eq!(NAMES[found], expected, "{request}");
         }
     }

@@ -119,7 +119,13 @@ struct Address {
 
 impl Address {
     fn parse(url: &str) -> Option<Self> {
-        let uri: Uri = url.parse().ok()?;
+        // A query may be longer than a `Uri` can be.
+        let url = url.split_once('#').map_or(url, |(url, _)| url);
+        let (place, query) = url.split_once('?').map_or((url, None), |(place, query)| (place, Some(query)));
+        if query.is_some_and(|query| query.bytes().any(|byte| byte <= b' ' || byte == 0x7f)) {
+            return None;
+        }
+        let uri: Uri = place.parse().ok()?;
         let is_secure = match uri.scheme_str()? {
             "ws" => false,
             "wss" => true,
@@ -135,8 +141,8 @@ impl Address {
             None if is_secure => 443,
             None => 80,
         };
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
-        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        let target = format!("/{}{query}", uri.path().strip_prefix('/').unwrap_or(uri.path()));
         (!host.is_empty()).then(|| Self {
             is_secure,
             host: host.to_owned(),
@@ -187,11 +193,21 @@ async fn shake_hands(
     let offer = Offer::new(key, options.subprotocols, options.deflate);
     let head = request_head(address, &offer, options.headers)?;
     let failed = |source| ConnectError::Io { host: address.authority.clone(), source };
-    stream.write_all(&head).await.map_err(failed)?;
-    stream.flush().await.map_err(failed)?;
+    let mut sent = stream.write_all(&head).await;
+    if sent.is_ok() {
+        sent = stream.flush().await;
+    }
     let mut input = BytesMut::new();
     let (status, headers) = loop {
-        if stream.read_buf(&mut input).await.map_err(failed)? == 0 {
+        let read = stream.read_buf(&mut input).await;
+        // Whoever does not take all of a long head may have said why.
+        if let Err(source) = sent
+            && !matches!(read, Ok(1..))
+        {
+            return Err(failed(source));
+        }
+        sent = Ok(());
+        if read.map_err(failed)? == 0 {
             return Err(ConnectError::Answer);
         }
         if let Some((status, headers, len)) = response_head(&input)? {

@@ -1,6 +1,7 @@
 //! Who may do what: every operation of every door, open streams, limits, origins, and a log without a token.
 
 mod browsers;
+mod events;
 mod limits;
 mod open;
 mod table;
@@ -193,6 +194,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     jetstream(binary, report)?;
     signed(binary, report)?;
     open::run(binary, report)?;
+    events::run(binary, report)?;
     limits::run(binary, report)?;
     browsers::run(binary, report)?;
     command_line(binary, report)

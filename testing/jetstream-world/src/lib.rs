@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
-use alluvium_http::{ResponseBudget, Server, ServerOptions, Shutdown, bind};
+use alluvium_http::{Front, ResponseBudget, Server, ServerOptions, Shutdown, bind};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOptions};
 use alluvium_jss::{Event, WriteLimits};
 
 /// Far longer than anything takes here.
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_mins(2);
 /// When the first event was seen, in microseconds since the Unix epoch; the clock stands there until it is moved.
 pub const BEGIN: i64 = 1_783_000_000_000_000;
 /// Where the segments are.
@@ -35,6 +35,7 @@ pub struct World {
     pub shutdown: Shutdown,
     env: Env,
     options: Options,
+    front: Front,
     server: Server<Surface>,
 }
 
@@ -46,25 +47,30 @@ impl World {
 
     /// The same, with other options of the archive.
     pub fn changed(options: Options, change: impl FnOnce(&mut ArchiveOptions)) -> Self {
+        Self::fronted(options, Front::default(), change)
+    }
+
+    /// The same, for a server that meets the network in another way.
+    pub fn fronted(options: Options, front: Front, change: impl FnOnce(&mut ArchiveOptions)) -> Self {
         let disk = SimDisk::new(1);
         let env = Env {
             clock: Arc::new(ManualClock::new(0)),
             random: Arc::new(SeededRandom::new(1)),
             disk: Arc::new(disk.clone()),
         };
-        Self::start(env, disk, Path::new(DIR), options, change)
+        Self::start(env, disk, Path::new(DIR), (options, front), change)
     }
 
     /// The same in a directory that the system keeps; its simulated disk is not used.
     pub fn real(dir: &Path) -> Self {
-        Self::start(Env::real(), SimDisk::new(1), dir, Options::default(), |_| {})
+        Self::start(Env::real(), SimDisk::new(1), dir, (Options::default(), Front::default()), |_| {})
     }
 
     fn start(
         env: Env,
         disk: SimDisk,
         dir: &Path,
-        options: Options,
+        (options, front): (Options, Front),
         change: impl FnOnce(&mut ArchiveOptions),
     ) -> Self {
         let clock = Arc::new(ManualClock::new(u64::try_from(BEGIN).expect("after 1970") / 1000));
@@ -77,14 +83,14 @@ impl World {
         };
         change(&mut archive_options);
         let (archive, _) = Archive::open(env.clone(), Arc::new(store), archive_options).expect("an archive");
-        let (surface, server, shutdown) = serve(&archive, &options);
-        Self { archive, disk, clock, surface, shutdown, env, options, server }
+        let (surface, server, shutdown) = serve(&archive, &options, &front);
+        Self { archive, disk, clock, surface, shutdown, env, options, front, server }
     }
 
     /// Ends the server, and starts another on the same archive.
     pub fn restart(&mut self) {
         self.shutdown.trigger();
-        (self.surface, self.server, self.shutdown) = serve(&self.archive, &self.options);
+        (self.surface, self.server, self.shutdown) = serve(&self.archive, &self.options, &self.front);
     }
 
     /// Archives events as one batch, each seen a second after the one before, and returns the number of the first.
@@ -120,7 +126,7 @@ impl World {
     }
 }
 
-fn serve(archive: &Archive, options: &Options) -> (Surface, Server<Surface>, Shutdown) {
+fn serve(archive: &Archive, options: &Options, front: &Front) -> (Surface, Server<Surface>, Shutdown) {
     let shutdown = Shutdown::new();
     let surface = Surface::new(archive.clone(), options.clone(), shutdown.clone());
     let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
@@ -132,6 +138,7 @@ fn serve(archive: &Archive, options: &Options) -> (Surface, Server<Surface>, Shu
         idle_timeout: LONG,
         responses: Arc::new(ResponseBudget::new(64 << 20)),
     };
-    let server = Server::start(listener, surface.clone(), options, shutdown.clone()).expect("threads");
+    let started = Server::start_with(listener, surface.clone(), options, front.clone(), shutdown.clone());
+    let server = started.expect("threads");
     (surface, server, shutdown)
 }

@@ -11,40 +11,34 @@ use std::time::Duration;
 use alluvium_access::{Access, AccessError, Doors, Guarded, Options as AccessOptions, Origins, Rates};
 use alluvium_env::Env;
 use alluvium_http::{
-    BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, ResponseBudget, Server,
-    ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, Networks, QUERIES_BYTES_MAX,
+    RESPONSES_BYTES_MAX, RequestBody, ResponseBudget, Server, ServerOptions, Shutdown, bind,
+    default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
-use alluvium_server::config::{LogFormat, MetricsPlace};
+use alluvium_server::config::{LogFormat, MetricsPlace, closest};
 use alluvium_server::metrics::plumbing;
 use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
 use alluvium_server::{keep_certificates, scheme};
-use clap::{Args, CommandFactory as _};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, Args, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::tls::TlsArgs;
 
-/// Variables of this command, which `alluvium serve` passes over.
-pub(crate) const VARIABLES: &[&str] = &[
-    "ALLUVIUM_JETSTREAM_RELAY",
-    "ALLUVIUM_JETSTREAM_PLC",
-    "ALLUVIUM_JETSTREAM_LISTEN",
-    "ALLUVIUM_JETSTREAM_DATA_DIR",
-    "ALLUVIUM_JETSTREAM_LOG",
-    "ALLUVIUM_JETSTREAM_LOG_FORMAT",
-    "ALLUVIUM_JETSTREAM_METRICS_LISTEN",
-    "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT",
-    "ALLUVIUM_JETSTREAM_ACCESS_FILE",
-];
+/// What the variables of this command begin with. The rest is the name of a flag.
+const VARIABLE_PREFIX: &str = "ALLUVIUM_JETSTREAM_";
 /// Where the network's directory of accounts is, unless said otherwise.
 const PLC: &str = "https://plc.directory";
-/// Room for headers beside a request line of 64 KiB, the longest that there can be: filters are long.
+/// Room for headers beside a path and query of 64 KiB, the longest that there can be over HTTP/2: filters are long.
 const OTHER_HEADERS_BYTES: usize = 32 * 1024;
+/// A query of ten thousand accounts is some 400 KiB, and as the reference implementation takes it.
+const QUERY_BYTES_MAX: usize = 1024 * 1024;
 /// How long connections have to end after a signal.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the ingest has ended by itself.
@@ -52,24 +46,20 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Arguments of `alluvium jetstream serve`.
 #[derive(Debug, Args)]
+#[command(mut_args(with_variable))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// The relay to follow: `wss://…`, or `ws://…` with `--allow-private`.
-    #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_RELAY")]
+    #[arg(long, value_name = "URL")]
     relay: String,
     /// The directory of `did:plc` accounts.
-    #[arg(long, value_name = "URL", default_value = PLC, env = "ALLUVIUM_JETSTREAM_PLC")]
+    #[arg(long, value_name = "URL", default_value = PLC)]
     plc: String,
     /// Where feeds and archive are served.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "ALLUVIUM_JETSTREAM_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Where everything is kept.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "alluvium-jetstream",
-        env = "ALLUVIUM_JETSTREAM_DATA_DIR"
-    )]
+    #[arg(long, value_name = "DIR", default_value = "alluvium-jetstream")]
     data_dir: PathBuf,
     /// With an empty archive: begin behind this number of the relay, 0 for all that it still has; else with what comes.
     #[arg(long, value_name = "NUMBER")]
@@ -95,9 +85,27 @@ pub(crate) struct ServeArgs {
     /// Of one address's, those that begin in the past and have not caught up yet; 0 for any number.
     #[arg(long, value_name = "NUMBER", default_value_t = Options::default().replays_per_address_max)]
     replays_per_address_max: usize,
-    /// Take whom `X-Forwarded-For` names last for the one who asks: for a server that only a proxy reaches.
-    #[arg(long)]
-    trust_forwarded: bool,
+    /// Bytes of events a second that are read of files for one address, and as many at once; 0 for any number.
+    #[arg(long, value_name = "BYTES", default_value_t = Options::default().replay_bytes_per_address_per_s)]
+    replay_bytes_per_address_per_s: u64,
+    /// Accounts that the filters of all subscribers name together; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().filter_dids_max)]
+    filter_dids_max: usize,
+    /// Bytes of the query of a request over HTTP/1.1. Over HTTP/2 there are 64 KiB, the path included.
+    #[arg(long, value_name = "BYTES", default_value_t = QUERY_BYTES_MAX, value_parser = parse_query_bytes)]
+    query_bytes_max: usize,
+    /// Proxies that are believed what they say of their clients (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Proto`):
+    /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
+    #[arg(long, value_name = "ADDRESSES", default_value = "")]
+    trusted_proxies: Networks,
+    /// Seconds for which a long-poll of `/streams/events` waits for news before it is answered 204.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = Options::default().long_poll_timeout.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    long_poll_timeout: u64,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
@@ -115,23 +123,18 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     tls: TlsArgs,
     /// What is logged to standard error: levels, also by module.
-    #[arg(long, value_name = "FILTER", default_value = "info", env = "ALLUVIUM_JETSTREAM_LOG")]
+    #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
     /// How log lines are written: `text` for people, or `json`, one object a line.
-    #[arg(long, value_name = "text|json", default_value = "text", env = "ALLUVIUM_JETSTREAM_LOG_FORMAT")]
+    #[arg(long, value_name = "text|json", default_value = "text")]
     log_format: LogFormat,
     /// Where `/metrics` is: `main` beside the feeds, if those are served on a loopback address; an address and port of its
     /// own, with `/healthz` and `/readyz`; or `off`.
-    #[arg(
-        long,
-        value_name = "main|off|ADDRESS:PORT",
-        default_value = "main",
-        env = "ALLUVIUM_JETSTREAM_METRICS_LISTEN"
-    )]
+    #[arg(long, value_name = "main|off|ADDRESS:PORT", default_value = "main")]
     metrics_listen: MetricsPlace,
     /// The OpenTelemetry collector that traces and metrics are exported to, by OTLP over HTTP.
     #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "URL", env = "ALLUVIUM_JETSTREAM_OTLP_ENDPOINT")]
+    #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
 }
 
@@ -140,7 +143,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 struct AccessArgs {
     /// File with tokens, read again when it changes: see docs/operating/access.md.
-    #[arg(long, value_name = "PATH", env = "ALLUVIUM_JETSTREAM_ACCESS_FILE")]
+    #[arg(long, value_name = "PATH")]
     access_file: Option<PathBuf>,
     /// Whether a token may stand in the query of a URL, as `access_token`.
     #[arg(long)]
@@ -167,6 +170,52 @@ impl AccessArgs {
             },
             ..AccessOptions::open(Doors::Jetstream)
         }
+    }
+}
+
+/// Gives a flag a variable of its name, as flags of `alluvium serve` have one.
+fn with_variable(arg: Arg) -> Arg {
+    let Some(name) = arg.get_long().filter(|name| *name != "help") else { return arg };
+    // Made once for the life of the process, a few dozen of them.
+    let variable: &'static str = variable(name).leak();
+    let arg = arg.env(variable);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+        _ => arg,
+    }
+}
+
+fn variable(flag: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", flag.to_uppercase().replace('-', "_"))
+}
+
+/// The variables of this command, which `alluvium serve` passes over.
+pub(crate) fn variables() -> Vec<String> {
+    command().get_arguments().filter_map(Arg::get_long).map(variable).collect()
+}
+
+/// What is wrong with the environment: a variable of this command that it does not know.
+fn unknown_variable() -> Option<String> {
+    let known = variables();
+    let mut ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = ours.find(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(name))?;
+    let names: Vec<&str> = known.iter().filter_map(|name| name.strip_prefix(VARIABLE_PREFIX)).collect();
+    let meant = unknown.strip_prefix(VARIABLE_PREFIX).and_then(|name| closest(name, &names));
+    let hint = meant.map(|name| format!("; did you mean `{VARIABLE_PREFIX}{name}`?")).unwrap_or_default();
+    Some(format!("unknown environment variable `{unknown}`{hint}"))
+}
+
+/// The flags alone.
+fn command() -> Command {
+    ServeArgs::augment_args(Command::new("alone"))
+}
+
+fn parse_query_bytes(text: &str) -> Result<usize, String> {
+    let bytes = text.parse::<usize>().map_err(|error| error.to_string())?;
+    if (1..=QUERIES_BYTES_MAX).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("a query has between 1 and {QUERIES_BYTES_MAX} bytes"))
     }
 }
 
@@ -224,14 +273,19 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    if let Some(message) = unknown_variable() {
+        return Err(Failure { message, code: EXIT_CONFIG });
+    }
     log_to_stderr(&args.log, args.log_format);
     let access = Access::start(args.access.options(args.listen), Env::real())?;
-    let front =
-        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
+    let front = args
+        .tls
+        .front(front(args))
+        .map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let listener =
         bind(args.listen).map_err(|error| Failure { message: error.to_string(), code: EXIT_PORT_IN_USE })?;
     let env = Env::real();
-    let sight = Sight::new(&env, Operations { names: OPERATIONS, of: operation });
+    let sight = Sight::new(&env, Operations { names: OPERATIONS, of: operation::<RequestBody> });
     #[cfg(feature = "otlp")]
     let exporter = match &args.otlp_endpoint {
         Some(endpoint) => Some(alluvium_server::otlp::Exporter::start(endpoint, &env, &sight)?),
@@ -334,10 +388,20 @@ fn surface_options(args: &ServeArgs) -> Options {
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
         subscribers_per_address_max: args.subscribers_per_address_max,
         replays_per_address_max: args.replays_per_address_max,
-        trust_forwarded: args.trust_forwarded,
+        replay_bytes_per_address_per_s: args.replay_bytes_per_address_per_s,
+        filter_dids_max: args.filter_dids_max,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
+        long_poll_timeout: Duration::from_secs(args.long_poll_timeout),
         ..Options::default()
+    }
+}
+
+fn front(args: &ServeArgs) -> Front {
+    Front {
+        trusted_proxies: args.trusted_proxies.clone(),
+        query_bytes_max: args.query_bytes_max,
+        ..Front::default()
     }
 }
 
@@ -372,10 +436,5 @@ fn announce(args: &ServeArgs, front: &Front, address: SocketAddr, next_seq: u64)
 
 /// The part of the page of options that is about this command.
 pub(crate) fn docs_markdown() -> String {
-    #[derive(clap::Parser)]
-    struct Alone {
-        #[command(flatten)]
-        _args: ServeArgs,
-    }
-    super::flags_markdown("alluvium jetstream serve", &Alone::command())
+    super::flags_markdown("alluvium jetstream serve", &command())
 }

@@ -53,6 +53,10 @@ pub(crate) struct SimulateArgs {
     /// Accounts with a `did:web` instead of a `did:plc`, of a hundred. Their domains do not exist outside.
     #[arg(long, value_name = "NUMBER", default_value_t = Config::default().web_percent)]
     web_percent: u32,
+    /// Give the first accounts, one for each port, a `did:web` of that port of `localhost`, where their documents are. A
+    /// server with --allow-private finds them.
+    #[arg(long)]
+    local_web: bool,
     /// Subscribers of the relay at once.
     #[arg(long, value_name = "NUMBER", default_value_t = SUBSCRIBERS_MAX)]
     subscribers_max: usize,
@@ -100,11 +104,14 @@ fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         return Err(Failure { message, code: EXIT_CONFIG });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let front =
-        args.tls.front().map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
+    let front = args
+        .tls
+        .front(Front::default())
+        .map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let options = Options {
         subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
         stop_timeout: Duration::from_secs(2),
+        local_web: args.local_web,
         front: front.clone(),
         ..Options::new(args.listen)
     };

@@ -19,14 +19,14 @@ pub(super) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// The network side of the server. Reads the certificates, if there are to be some.
-    pub(super) fn front(&self) -> Result<Front, TlsError> {
+    /// The network side of a server that is otherwise as in `rest`. Reads the certificates, if there are to be some.
+    pub(super) fn front(&self, rest: Front) -> Result<Front, TlsError> {
         let counters = Arc::new(Counters::default());
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => Some(Tls::load(certificate, key, Arc::clone(&counters))?),
             // clap lets neither come without the other.
             _ => None,
         };
-        Ok(Front { tls, counters, ..Front::default() })
+        Ok(Front { tls, counters, ..rest })
     }
 }

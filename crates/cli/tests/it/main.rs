@@ -8,6 +8,7 @@ mod contract;
 mod feeds;
 mod inspect;
 mod jetstream;
+mod jetstream_server;
 mod lifecycle;
 mod limits;
 mod live;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 mod http2;
+mod long_queries;
 mod requests;
 mod roaming;
 mod slow_readers;
@@ -50,6 +51,7 @@ impl Handler for Bodies {
                 }
             }
             "/host" => return http2::host(&request),
+            "/query" => Body::full(alluvium_http::query(&request).to_owned()),
             "/pieces" => Body::pieces([&b"one "[..], b"two"].map(Bytes::from_static).into()),
             "/chunks" => Body::chunks(7, async |mut feed| {
                 feed.send(Bytes::from_static(b"one ")).await;

@@ -35,8 +35,7 @@ pub struct Account {
 
 impl Account {
     pub(super) fn new(config: &Config, index: u32) -> Option<Self> {
-        let Identity { did, curve, host } =
-            Identity::new(config.seed, index, config.hosts, config.p256_percent, config.web_percent)?;
+        let Identity { did, curve, host } = Identity::new(config, index)?;
         Some(Self {
             index,
             did,
@@ -160,8 +159,7 @@ impl Account {
                 _ => &rkey,
             };
             let other = u32::try_from(random.below(config.accounts.into())).unwrap_or(0);
-            let other =
-                Identity::new(config.seed, other, config.hosts, config.p256_percent, config.web_percent);
+            let other = Identity::new(config, other);
             let who = other.map_or_else(|| self.did.clone(), |other| other.did);
             let then = Tid::new(micros - random.below(STEP_MICROS * 100), 7).to_string();
             let subject = Subject::invented(&mut random, who.as_str(), &then);

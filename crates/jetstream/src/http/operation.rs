@@ -1,6 +1,7 @@
-//! Which operation a request asks for, by method and path alone, for counting.
+//! Which operation a request asks for, by its method and target alone, for counting.
 
-use http::{Method, Uri};
+use alluvium_http::query;
+use http::{Method, Request};
 
 use super::{METHODS, XRPC, stream};
 
@@ -15,6 +16,8 @@ pub const OPERATIONS: &[&str] = &[
     "getZstdDictionary",
     "planBackfill",
     "planSnapshot",
+    "importTimestamps",
+    "getImportStatus",
     "read",
     "read_long_poll",
     "read_sse",
@@ -28,20 +31,20 @@ pub const OPERATIONS: &[&str] = &[
 ];
 
 /// The place of what a request asks for among [`OPERATIONS`].
-pub fn operation(method: &Method, uri: &Uri) -> usize {
-    let name = named(method, uri);
+pub fn operation<B>(request: &Request<B>) -> usize {
+    let name = named(request.method(), request.uri().path(), query(request));
     OPERATIONS.iter().position(|known| *known == name).unwrap_or(OPERATIONS.len() - 1)
 }
 
-fn named<'a>(method: &Method, uri: &'a Uri) -> &'a str {
+fn named<'a>(method: &Method, path: &'a str, query: &str) -> &'a str {
     if *method == Method::OPTIONS {
         return "preflight";
     }
-    match uri.path() {
+    match path {
         "/subscribe" => "subscribe",
         "/subscribe-v2" => "subscribe_v2",
         stream::PATH => {
-            let mut pairs = uri.query().unwrap_or_default().split('&');
+            let mut pairs = query.split('&');
             match pairs.find_map(|pair| pair.strip_prefix("live=")) {
                 Some("sse") => "read_sse",
                 Some("long-poll") => "read_long_poll",
@@ -73,6 +76,7 @@ mod tests {
             ("GET /xrpc/network.bsky.jetstream.subscribeEvents", "subscribeEvents"),
             ("GET /xrpc/network.bsky.jetstream.getBlock?segment=1", "getBlock"),
             ("POST /xrpc/network.bsky.jetstream.planBackfill", "planBackfill"),
+            ("GET /xrpc/network.bsky.jetstream.getImportStatus?job=1", "getImportStatus"),
             ("GET /xrpc/network.bsky.jetstream.status", "other"),
             ("GET /xrpc/network.bsky.jetstream.getNothing", "other"),
             ("GET /xrpc/com.example.other", "other"),
@@ -84,9 +88,8 @@ mod tests {
             ("OPTIONS /subscribe", "preflight"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");
-            let method = Method::try_from(method).expect("a method");
-            let found = operation(&method, &uri.parse().expect("a path"));
-            assert_eq!(OPERATIONS[found], expected, "{request}");
+            let asked = Request::builder().method(method).uri(uri).body(()).expect("a request");
+            assert_eq!(OPERATIONS[operation(&asked)], expected, "{request}");
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum Refusal {
     NotFound,
     #[error("there is no such method")]
     UnknownMethod,
+    #[error("this server does not import timestamps yet")]
+    NoImports,
     #[error("this is asked for with {0}")]
     MethodNotAllowed(&'static str),
     #[error("{0}")]
@@ -54,6 +56,8 @@ pub(crate) enum Refusal {
     Subscribers(usize),
     #[error("at most {0} subscribers of one address at a time may begin in the past")]
     Replays(usize),
+    #[error("too many accounts are named in filters; try again later, or name fewer")]
+    Filters,
     #[error("the offset lies before what is kept; the first is {0}")]
     Retained(String),
     #[error("the server cannot answer this at the moment")]
@@ -80,7 +84,7 @@ impl Refusal {
             Self::NotFound | Self::SegmentNotFound | Self::BlockNotFound | Self::DictionaryNotFound(_) => {
                 StatusCode::NOT_FOUND
             }
-            Self::UnknownMethod => StatusCode::NOT_IMPLEMENTED,
+            Self::UnknownMethod | Self::NoImports => StatusCode::NOT_IMPLEMENTED,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Invalid(_) | Self::ContentType | Self::Request(_) | Self::CursorTooOld { .. } => {
                 StatusCode::BAD_REQUEST
@@ -91,7 +95,7 @@ impl Refusal {
             Self::Handshake(error) => error.status(),
             Self::Retained(_) => StatusCode::GONE,
             Self::Subscribers(_) | Self::Replays(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Busy | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Filters | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -99,7 +103,7 @@ impl Refusal {
     const fn name(&self) -> &'static str {
         match self {
             Self::NotFound => "NotFound",
-            Self::UnknownMethod => "MethodNotImplemented",
+            Self::UnknownMethod | Self::NoImports => "MethodNotImplemented",
             Self::MethodNotAllowed(_) => "MethodNotAllowed",
             Self::Request(RequestError::UnknownDictionary { .. }) => "UnknownZstdDictionary",
             Self::Invalid(_) | Self::ContentType | Self::Request(_) | Self::Handshake(_) => "InvalidRequest",
@@ -112,7 +116,7 @@ impl Refusal {
             Self::Range(_) => "RangeNotSatisfiable",
             Self::Retained(_) => "Retained",
             Self::Subscribers(_) | Self::Replays(_) => "RateLimitExceeded",
-            Self::Busy | Self::Unavailable => "ServiceUnavailable",
+            Self::Busy | Self::Filters | Self::Unavailable => "ServiceUnavailable",
         }
     }
 
@@ -129,7 +133,7 @@ impl Refusal {
                 }
             }
             Self::Handshake(error) => headers = error.headers(),
-            Self::Busy | Self::Unavailable => {
+            Self::Busy | Self::Filters | Self::Unavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::Subscribers(_) | Self::Replays(_) => {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_http::{Body, BodyError, Feed, Request, Response};
+use alluvium_http::{Body, BodyError, Feed, Request, Response, query as query_of};
 use alluvium_jetstream_archive::Reader;
 use alluvium_jetstream_wire::query::Query;
 use alluvium_jetstream_wire::request::events_filter;
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 use super::State;
 use super::refusal::Refusal;
 use crate::addresses::{self, Place};
-use crate::live::selection;
+use crate::filters::Room;
+use crate::live::{replayed, selection};
 use crate::metrics::Counted;
 use crate::{forms, resolve};
 
@@ -48,6 +49,7 @@ struct Following {
     client: Option<IpAddr>,
     /// Held until it has caught up with what is in memory, if it begins in files.
     replay: Option<Place>,
+    _room: Room,
 }
 
 /// Messages, and where the stream goes on.
@@ -58,8 +60,7 @@ struct Page {
 }
 
 pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Response, Refusal> {
-    let query = Query::parse(request.uri().query().unwrap_or_default())
-        .map_err(|error| Refusal::Request(error.into()))?;
+    let query = Query::parse(query_of(request)).map_err(|error| Refusal::Request(error.into()))?;
     let filter = events_filter(&query)?;
     let live = match query.get("live") {
         None => Live::No,
@@ -79,11 +80,12 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
         return Ok(respond(StatusCode::OK, next, true, Body::empty()));
     }
     let begin = begin(state, offset, next)?;
-    let client = addresses::client(request, state.options.trust_forwarded);
+    let client = addresses::client(request);
+    let room = state.filters.room(&filter).ok_or(Refusal::Filters)?;
     let replay = state.admit_replay(client, Some(begin))?;
     let mut reader = state.archive.reader(begin);
     reader.select(Some(selection(&filter)));
-    let mut following = Following { state: Arc::clone(state), filter, reader, client, replay };
+    let mut following = Following { state: Arc::clone(state), filter, reader, client, replay, _room: room };
     match live {
         Live::No => following.page().await.map(|page| following.whole(&page)),
         Live::LongPoll => following.long_poll().await,
@@ -127,7 +129,11 @@ impl Following {
             if self.replay.is_some() && self.reader.position() >= self.state.archive.hot_floor() {
                 self.replay = None;
             }
+            let is_cold = self.reader.position() < self.state.archive.hot_floor();
             let rows = self.reader.next_rows(self.state.options.batch_rows).await?;
+            if is_cold {
+                replayed(&self.state, self.client, &rows.rows).await;
+            }
             reads += 1;
             for row in &rows.rows {
                 if page.messages.len() >= PAGE_BYTES {

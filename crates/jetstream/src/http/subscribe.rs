@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use alluvium_access::Lease;
-use alluvium_http::{Body, Request, Response};
+use alluvium_http::{Body, Request, Response, query};
 use alluvium_jetstream_wire::{Compression, Subscription, Wire, dictionary, render, update};
 use alluvium_websocket::{
     AcceptOptions, ConnectionOptions, Deflate, DeflateOptions, Limits, WebSocket, accept,
@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use super::segments::blocking;
 use crate::addresses;
 use crate::forms::{DEFLATE_WINDOW_BITS, Form};
-use crate::live::Subscriber;
+use crate::live::{Subscriber, Wanted};
 use crate::metrics::CursorMode;
 use crate::resolve::{self, Start};
 
@@ -28,8 +28,7 @@ const FLOOR_TIME: HeaderName = HeaderName::from_static("x-jetstream-floor-time")
 
 pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> Result<Response, Refusal> {
     let encoding = request.headers().get("socket-encoding").and_then(|value| value.to_str().ok());
-    let query = request.uri().query().unwrap_or_default();
-    let wanted = Subscription::parse(wire, query, encoding, dictionary::known(wire))?;
+    let wanted = Subscription::parse(wire, query(&request), encoding, dictionary::known(wire))?;
     let (archive, lookback) = (state.archive.clone(), state.options.lookback);
     let cursor = wanted.cursor;
     let start = blocking(move || Ok(resolve::start(&archive, lookback, wire, cursor)?)).await;
@@ -51,8 +50,9 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         deflate: may_deflate.then(deflate_options),
     };
     let accepted = accept(&request, &options)?;
-    let client = addresses::client(&request, state.options.trust_forwarded);
+    let client = addresses::client(&request);
     let admitted = state.admit(client)?;
+    let room = state.filters.room(&wanted.filter).ok_or(Refusal::Filters)?;
     let replay = state.admit_replay(client, start)?;
     let deflate = accepted.deflate;
     let form = match wanted.compression {
@@ -64,7 +64,8 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         state: Arc::clone(state),
         wire,
         form,
-        filter: wanted.filter,
+        wanted: Arc::new(Wanted { filter: wanted.filter, _room: room }),
+        client,
         start,
         notice,
         waits_for_hello,

@@ -219,6 +219,13 @@ async fn requests_for_plans_are_checked() {
     let unknown = world.get(&format!("{XRPC}somethingElse"), "").await;
     assert_eq!((unknown.status, &unknown.json()["error"]), (501, &json!("MethodNotImplemented")));
     assert_eq!(world.get("/xrpc/com.atproto.sync.getRepo", "").await.status, 501);
+    // An operator's; who gets this far is one.
+    let import = world.post(&format!("{XRPC}importTimestamps"), "{}").await;
+    assert_eq!((import.status, &import.json()["error"]), (501, &json!("MethodNotImplemented")));
+    assert!(import.text().contains("does not import timestamps"), "{}", import.text());
+    assert_eq!(world.get(&format!("{XRPC}getImportStatus?job=1"), "").await.status, 501);
+    let wrong = world.get(&format!("{XRPC}importTimestamps"), "").await;
+    assert_eq!((wrong.status, wrong.header("allow")), (405, Some("post, options")));
     let preflight = world.ask(&format!("OPTIONS {target} HTTP/1.1\r\n"), b"").await;
     assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
 }

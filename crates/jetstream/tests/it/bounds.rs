@@ -5,14 +5,8 @@ use alluvium_websocket::{ConnectError, ConnectOptions};
 
 use crate::world::{Subscribed, World, records};
 
-/// Behind a proxy that says who asks.
 fn options() -> Options {
-    Options {
-        subscribers_per_address_max: 3,
-        replays_per_address_max: 1,
-        trust_forwarded: true,
-        ..Options::default()
-    }
+    Options { subscribers_per_address_max: 3, replays_per_address_max: 1, ..Options::default() }
 }
 
 async fn subscribe(world: &World, target: &str, from: &str) -> Result<Subscribed, (u16, String)> {
@@ -33,7 +27,7 @@ const BOB: &str = "192.0.2.2";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_has_so_many_subscribers_on_all_feeds_together() {
-    let world = World::with(options());
+    let world = World::behind_proxy(options());
     let events = "/xrpc/network.bsky.jetstream.subscribeEvents";
     let mut held = Vec::new();
     for target in ["/subscribe", "/subscribe-v2", events] {
@@ -96,11 +90,62 @@ async fn an_address_replays_once_at_a_time_until_it_has_caught_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_proxy_nobody_says_who_asks() {
-    let world = World::with(Options { trust_forwarded: false, ..options() });
+    let world = World::with(options());
     let mut held = Vec::new();
     for _ in 0..5 {
         held.push(subscribe(&world, "/subscribe", ALICE).await.expect("it comes from this machine"));
     }
+}
+
+/// Whether a reader of files waits shows in what was counted, and not in what it gets.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_reads_so_many_bytes_of_files_a_second() {
+    let options = Options { replay_bytes_per_address_per_s: 4096, ..Options::default() };
+    let mut world = World::cold(options);
+    for _ in 0..3 {
+        world.add(records(16));
+        world.seal();
+    }
+    let bytes: u64 = {
+        let (mut reader, mut bytes) = (world.archive.reader(1), 0);
+        while let Some(rows) = reader.read(1000).expect("read") {
+            bytes += rows.rows.iter().map(|row| row.row().bytes() as u64).sum::<u64>();
+        }
+        bytes
+    };
+    assert!(bytes > 4096, "{bytes} are there at once");
+    let counted = async |world: &World| {
+        let feeds = world.get("/status", "").await.json()["feeds"].clone();
+        (feeds["replayedBytes"].as_u64().unwrap(), feeds["replayWaits"].as_u64().unwrap())
+    };
+    let seqs = (1..=48).collect::<Vec<u64>>();
+    let mut here = world.subscribe("/subscribe-v2?cursor=1").await;
+    assert_eq!(here.seqs(48).await, seqs);
+    assert_eq!(counted(&world).await, (bytes, 0), "this machine does not wait");
+    let mut alice = subscribe(&world, "/subscribe-v2?cursor=1", ALICE).await.expect("a place");
+    assert_eq!(alice.seqs(48).await, seqs);
+    let (both, waits) = counted(&world).await;
+    assert_eq!((both, waits > 0), (2 * bytes, true));
+    let mut bob = subscribe(&world, "/subscribe-v2?cursor=41", BOB).await.expect("a place");
+    assert_eq!(bob.seqs(8).await, seqs[40..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_accounts_of_all_filters_together_are_bounded() {
+    let world = World::with(Options { filter_dids_max: 5, ..Options::default() });
+    let filter = |count: usize| (0..count).map(|n| format!("&wantedDids=did:web:a{n}")).collect::<String>();
+    let mut first = world.subscribe(&format!("/subscribe?{}", filter(3))).await;
+    let (status, text) = world.refused(&format!("/subscribe?{}", filter(3))).await;
+    assert_eq!((status, text.contains("too many accounts")), (503, true), "{text}");
+    let page = world.get("/streams/events?offset=-1&dids=did:web:a&dids=did:web:b&dids=did:web:c", "").await;
+    assert_eq!(page.status, 503);
+    let mut second = world.subscribe("/subscribe").await;
+    second.say(r#"{"type":"options_update","payload":{"wantedDids":["did:web:a","did:web:b"]}}"#).await;
+    second.say(r#"{"type":"heartbeat"}"#).await;
+    assert_eq!(second.text().await, r#"{"type":"heartbeat"}"#, "it is taken");
+    // The filter that is given up makes room only once the new one is there.
+    first.say(r#"{"type":"options_update","payload":{"wantedDids":["did:web:a"]}}"#).await;
+    assert_eq!(first.closed().await, (1013, "too many accounts are named in filters".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 mod archive;
 mod bounds;
 mod live;
+mod long_filters;
 mod old_cursors;
 mod stream;
 mod world;

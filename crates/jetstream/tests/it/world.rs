@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use alluvium_atproto::cbor::{Map, Value, encode};
 use alluvium_env::sim::SeededRandom;
+use alluvium_http::Front;
 use alluvium_jetstream::Options;
 pub(crate) use alluvium_jetstream_world::{BEGIN, DIR, LONG};
 use alluvium_jss::{Event, Kind};
@@ -39,9 +40,21 @@ impl World {
         Self(alluvium_jetstream_world::World::new(options))
     }
 
-    /// Only what is in no block is in memory.
+    /// Behind a proxy on this machine that says who asks.
+    pub(crate) fn behind_proxy(options: Options) -> Self {
+        Self(alluvium_jetstream_world::World::fronted(options, proxied(), |_| {}))
+    }
+
+    /// The same, and only what is in no block is in memory.
     pub(crate) fn cold(options: Options) -> Self {
-        Self(alluvium_jetstream_world::World::changed(options, |archive| archive.hot_bytes = 0))
+        let change = |archive: &mut alluvium_jetstream_archive::Options| archive.hot_bytes = 0;
+        Self(alluvium_jetstream_world::World::fronted(options, proxied(), change))
+    }
+
+    /// One that takes queries of so many bytes.
+    pub(crate) fn with_long_queries(query_bytes_max: usize) -> Self {
+        let front = Front { query_bytes_max, ..Front::default() };
+        Self(alluvium_jetstream_world::World::fronted(Options::default(), front, |_| {}))
     }
 
     /// With files that the system keeps.
@@ -96,6 +109,10 @@ impl World {
             .expect("an answer");
         Answer::parse(&answer)
     }
+}
+
+fn proxied() -> Front {
+    Front { trusted_proxies: "127.0.0.1".parse().expect("an address"), ..Front::default() }
 }
 
 /// An answer off the wire.

@@ -99,7 +99,7 @@ pub struct Sources {
     /// The environment. Variables without the prefix `ALLUVIUM_` are passed over.
     pub environment: Vec<(String, String)>,
     /// Variables with the prefix that belong to other commands.
-    pub foreign_variables: &'static [&'static str],
+    pub foreign_variables: Vec<String>,
     /// The file, if one was named by flag.
     pub file: Option<PathBuf>,
 }
@@ -125,7 +125,7 @@ impl Loaded {
         for (name, text) in &sources.environment {
             if !name.starts_with(PREFIX)
                 || name == CONFIG_VARIABLE
-                || sources.foreign_variables.contains(&name.as_str())
+                || sources.foreign_variables.contains(name)
             {
                 continue;
             }
@@ -218,23 +218,32 @@ fn variable_hint(name: &str) -> String {
     close.map_or_else(String::new, |option| format!("; did you mean `{}`?", option.variable()))
 }
 
-/// The option whose name is closest, if any is close: one is part of the other, or a letter in four is wrong.
+/// The option whose name is closest, if any is close.
 fn close_to(name: &str) -> Option<&'static OptionSpec> {
+    let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+    let closest = closest(name, &names)?;
+    OPTIONS.iter().find(|option| option.name == closest)
+}
+
+/// Of `known` the name that was meant by another one, if any is close: one is part of the other, or a letter in four is
+/// wrong.
+pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
     let asked = plain(name);
     // What nobody would type by mistake is not compared.
     if asked.len() > NAME_BYTES_COMPARED_MAX {
         return None;
     }
-    let distance = |option: &&OptionSpec| edits(&asked, &plain(option.name));
-    let closest = OPTIONS.iter().min_by_key(distance)?;
+    let distance = |known: &&&str| edits(&asked, &plain(known));
+    let closest = known.iter().min_by_key(distance)?;
     if distance(&closest) * 4 <= asked.len().max(4) {
         return Some(closest);
     }
-    OPTIONS.iter().find(|option| {
-        let known = plain(option.name);
+    let is_part = |known: &&&str| {
+        let known = plain(known);
         asked.len() > 3 && (known.contains(&asked) || asked.contains(&known))
-    })
+    };
+    known.iter().find(is_part).copied()
 }
 
 /// Letters to put in, take out or change to make one word of the other.

@@ -47,7 +47,7 @@ fn exporter() -> (TcpListener, Arc<Sight>, Exporter) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}/", listener.local_addr().expect("an address"));
     let env = Env::real();
-    let sight = Sight::new(&env, Operations { names: &["append"], of: |_, _| 0 });
+    let sight = Sight::new(&env, Operations { names: &["append"], of: |_| 0 });
     let exporter = Exporter::start(&endpoint, &env, &sight).expect("a thread");
     (listener, sight, exporter)
 }

@@ -30,7 +30,7 @@ impl<H> Watched<H> {
 impl<H: Handler> Handler for Watched<H> {
     async fn handle(&self, request: Request) -> Response {
         let sight = &*self.sight;
-        let operation = (sight.operations.of)(request.method(), request.uri());
+        let operation = (sight.operations.of)(&request);
         let under_way = sight.requests.begin(operation);
         let id = sight.ids.of(request.headers());
         let name = sight.operations.names[operation];

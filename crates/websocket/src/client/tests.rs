@@ -19,6 +19,13 @@ fn addresses_are_read_or_refused() {
     assert_eq!(parsed("wss://a:8443/x?y=z"), address(true, "a", 8443, "a:8443", "/x?y=z"));
     assert_eq!(parsed("wss://[::1]/"), address(true, "::1", 443, "[::1]", "/"));
     assert_eq!(parsed("ws://a?x"), address(false, "a", 80, "a", "/?x"));
+    assert_eq!(parsed("ws://a/x?y#z"), address(false, "a", 80, "a", "/x?y"));
+    let query = "a=did:web:a.example&".repeat(50_000);
+    let long = format!("/x?{query}");
+    assert_eq!(parsed(&format!("ws://a{long}")), address(false, "a", 80, "a", &long));
+    for bad in ["ws://a/?x y", "ws://a/?x\r\nHost: b", "ws://a/?\u{7f}"] {
+        assert_eq!(parsed(bad), None, "{bad}");
+    }
     for bad in ["http://a", "ws:///x", "a/b", "ws://u:p@a", "ws://a:99999", "ws://a b", "ws://", ""] {
         assert_eq!(parsed(bad), None, "{bad}");
     }

@@ -305,6 +305,22 @@ const JETSTREAM: &[Operation] = &[
         &[400, 404],
     ),
     (
+        "POST /xrpc/network.bsky.jetstream.importTimestamps",
+        "/xrpc/network.bsky.jetstream.importTimestamps",
+        JSON,
+        "{}",
+        Admin,
+        &[501],
+    ),
+    (
+        "GET /xrpc/network.bsky.jetstream.getImportStatus",
+        "/xrpc/network.bsky.jetstream.getImportStatus",
+        NONE,
+        "",
+        Admin,
+        &[501],
+    ),
+    (
         "GET /xrpc/network.bsky.jetstream.getZstdDictionary",
         "/xrpc/network.bsky.jetstream.getZstdDictionary",
         NONE,

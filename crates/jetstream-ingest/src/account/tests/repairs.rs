@@ -207,6 +207,146 @@ fn an_account_that_went_away_is_not_brought_back_to_life() {
     assert_eq!(known.fetch(&snapshot).notes, [Note::Resynced, Note::Replay, Note::Repaired]);
 }
 
+/// The deletion comes while the repository is on its way: in whatever state that finds the repair, no record comes behind
+/// it, not even after a restart.
+#[test]
+fn a_repository_that_was_fetched_before_the_deletion_brings_nothing_behind_it() {
+    for cause in [Cause::Chain, Cause::Dropped, Cause::Sync, Cause::Unresolved] {
+        for restarted in [false, true] {
+            let (mut author, mut known, third) = after_a_gap();
+            match cause {
+                Cause::Chain => drop(known.commit(&third)),
+                Cause::Dropped => {
+                    known.with(|account, context| account.dropped(&third.rev, Asks::default(), context));
+                }
+                Cause::Sync => drop(known.take(Event::Sync(author.sync()))),
+                Cause::Unresolved => {
+                    known.directory.set(&author, Err(LookupError::Failed), Err(LookupError::Failed));
+                    known.account = Account::new(author.did.as_str(), Stored::default());
+                    known.commit(&author.commit(&[("app.test.note/d", Some("4"))]));
+                    let key = author.key.public_key();
+                    known.directory.set(&author, Ok(key.clone()), Ok(key));
+                }
+            }
+            let repair = known.account.repair().cloned();
+            assert_eq!(repair.as_ref().map(|repair| repair.cause), Some(cause));
+            let snapshot = author.clone();
+            let step = known.take(Event::Account(author.account(false, Some("deleted"))));
+            assert_eq!(rows(&step), [(Kind::Account, "", "")]);
+            if restarted {
+                let hosting = known.account.hosting.clone();
+                let account_seq = known.account.hosted_at;
+                let chain = known.account.chain().cloned();
+                let stored = Stored { chain, hosting, account_seq, repair, ..Stored::default() };
+                known.account = Account::new(author.did.as_str(), stored);
+            }
+            let step = known.fetch(&snapshot);
+            assert_eq!((step.rows.len(), &step.notes[..]), (0, &[][..]), "{cause:?}, restarted: {restarted}");
+            let later = NOW_US / 1000 + known.rules.retry.unavailable_ms;
+            assert_eq!(
+                step.schedule,
+                Some(Schedule::At(later)),
+                "it is not given up: the account may come back"
+            );
+            let step =
+                known.with(|account, context| account.fetch_failed(FetchFailure::Unavailable, context));
+            assert_eq!(step.rows.len(), 0, "{cause:?}: nothing that waited is archived either");
+        }
+    }
+}
+
+/// The deletion itself was dropped: it is asked for, and whichever answer comes first, the deletion is the last word.
+#[test]
+fn a_deletion_that_was_dropped_is_archived_behind_what_was_fetched() {
+    let asks = Asks { account: true, identity: false };
+    let told = Told {
+        hosting: Some(HostingStatus { active: false, status: "deleted".to_owned() }),
+        identity: false,
+    };
+    for told_first in [false, true] {
+        let mut author = Author::new("alice");
+        let mut known = Known::new(&author);
+        known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
+        author.silent(&[("app.test.note/b", Some("2"))]);
+        known.with(|account, context| account.dropped(&author.rev, asks, context));
+        let mut kinds = Vec::new();
+        for telling in [told_first, !told_first] {
+            let step = if telling {
+                known.with(|account, context| account.told(&told, context))
+            } else {
+                known.fetch(&author)
+            };
+            kinds.extend(step.rows.iter().map(|row| row.kind));
+        }
+        assert_eq!(kinds.last(), Some(&Kind::Account), "{kinds:?}");
+        assert_eq!(kinds.len(), if told_first { 1 } else { 4 });
+        assert!(known.account.is_inactive());
+    }
+}
+
+/// What a relay says by a `#sync` that cannot be read is nothing: the repository is what it was, and the next commit follows.
+#[test]
+fn a_broken_sync_of_a_known_tree_archives_nothing_and_the_next_commit_follows() {
+    for is_newer in [false, true] {
+        let mut author = Author::new("alice");
+        let mut known = Known::new(&author);
+        known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
+        author.sign();
+        let sync = Sync { blocks: Bytes::from_static(b"nonsense"), ..author.sync() };
+        let step = known.take(Event::Sync(sync));
+        assert_eq!((step.rows.len(), &step.notes[..]), (0, &[Note::Broken(Broken::Sync)][..]));
+        let [Change::Repair(..)] = &step.changes[..] else { panic!("more is kept: {:?}", step.changes) };
+        if is_newer {
+            author.sign();
+        }
+        let step = known.fetch(&author);
+        assert_eq!(
+            (step.rows.len(), &step.notes[..], step.schedule),
+            (0, &[Note::Repaired][..], Some(Schedule::Done))
+        );
+        assert_eq!((known.account.chain(), known.account.holds_commits()), (Some(&chain(&author)), false));
+        let next = author.commit(&[("app.test.note/b", Some("2"))]);
+        assert_eq!(known.commit(&next).notes, [Note::Verified]);
+    }
+}
+
+/// A `#sync` of a revision that nobody made is believed as often as any server that is behind, and then no more.
+#[test]
+fn a_broken_sync_that_claims_a_revision_that_is_not_there_is_given_up() {
+    let mut author = Author::new("alice");
+    let mut known = Known::new(&author);
+    known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
+    let later = alluvium_atproto::Tid::new(NOW_US + 200_000_000, 1).to_string();
+    let sync = Sync { rev: later, blocks: Bytes::new(), ..author.sync() };
+    known.take(Event::Sync(sync));
+    for attempt in 1..=known.rules.retry.stale_attempts {
+        let step = known.fetch(&author);
+        assert_eq!(step.rows.len(), 0);
+        assert_eq!(step.notes.contains(&Note::GivenUp), attempt == known.rules.retry.stale_attempts);
+    }
+    assert_eq!((known.account.repair(), known.account.chain()), (None, Some(&chain(&author))));
+    let next = author.commit(&[("app.test.note/b", Some("2"))]);
+    assert_eq!(known.commit(&next).notes, [Note::Verified]);
+}
+
+/// What a broken `#sync` says is not archived as the marker of a repair: its blocks are nobody's.
+#[test]
+fn the_marker_of_a_repair_has_the_blocks_of_a_sync_only_if_they_could_be_read() {
+    let mut author = Author::new("alice");
+    let mut known = Known::new(&author);
+    known.commit(&author.commit(&[("app.test.note/a", Some("1"))]));
+    author.silent(&[("app.test.note/b", Some("2"))]);
+    let good = author.sync();
+    let sync = Sync { blocks: Bytes::from_static(b"nonsense"), body: Bytes::from_static(b"\xa0"), ..good };
+    known.take(Event::Sync(sync));
+    let step = known.fetch(&author);
+    assert_eq!(step.rows[0].kind, Kind::Sync);
+    let body = alluvium_atproto::cbor::decode(&step.rows[0].payload).expect("a body");
+    let body = body.as_map().expect("a map");
+    assert_eq!(body.get("rev").and_then(Value::as_text), Some(author.rev.as_str()));
+    assert_eq!(body.get("seq").and_then(Value::as_integer), Some(0), "it was made up");
+}
+
 #[test]
 fn what_waits_is_bounded_by_number_and_bytes() {
     for by_bytes in [false, true] {

@@ -108,7 +108,8 @@ fn options_that_a_sqlite_store_does_without_are_found() {
 #[test]
 fn an_unknown_variable_is_named_unless_it_belongs_to_another_command() {
     let environment = pairs(&[("ALLUVIUM_DATADIR", "x"), ("ALLUVIUM_URL", "http://x")]);
-    let sources = Sources { environment, foreign_variables: &["ALLUVIUM_URL"], ..Sources::default() };
+    let sources =
+        Sources { environment, foreign_variables: vec!["ALLUVIUM_URL".to_owned()], ..Sources::default() };
     let message = message(&sources);
     assert!(message.contains("unknown environment variable `ALLUVIUM_DATADIR`"), "{message}");
 }
