@@ -19,14 +19,12 @@ pub(super) enum Needs {
     Read,
     Write,
     Admin,
-    /// Any of them.
-    Some,
     /// Any of them, or nothing yet: then a connection has to greet.
     Greeting,
     /// Credentials of its own.
     Own,
 }
-use Needs::{Admin, Greeting, Nothing, Own, Read, Some as Any, Write};
+use Needs::{Admin, Greeting, Nothing, Own, Read, Write};
 
 /// An operation: its route, how it is asked for, what it needs, and what is answered if it is allowed.
 type Operation = (
@@ -385,7 +383,7 @@ fn may(caller: Option<&str>, needs: Needs, anyone_reads: bool) -> bool {
         (Read, _) if anyone_reads => true,
         (Greeting, None) => true,
         (_, None | Some("elsewhere")) => false,
-        (_, Some("operator")) | (Any | Greeting, _) => true,
+        (_, Some("operator")) | (Greeting, _) => true,
         (Read, caller) => caller == Some("reader"),
         (Write, caller) => caller == Some("writer"),
         (Admin, _) => false,
