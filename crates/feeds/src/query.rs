@@ -16,8 +16,8 @@ use crate::subscribe;
 /// What a client says it knows: token, position, and the check there.
 pub(crate) type Expected<'a> = (Option<&'a Token>, Option<u64>, Option<Check>);
 
-/// Whether a client's knowledge is still part of this history. Where that can't be told any more, because the block there was
-/// pruned, it isn't: a history that was set back under its token would else pass for the known one.
+/// Whether a client's knowledge is still part of this history. What can't be told any more counts as known: where the block
+/// was pruned. To take that for another history would have everything pushed again that was pruned on purpose.
 pub(crate) fn knows_history(
     connection: &Connection,
     space: &spaces::Space,
@@ -32,7 +32,7 @@ pub(crate) fn knows_history(
     }
     let Some(check) = check else { return Ok(true) };
     let ours = check_at(connection, space, position)?;
-    Ok(ours == Some(check))
+    Ok(ours.is_none_or(|ours| ours == check))
 }
 
 /// The check at a position, if it can be told.

@@ -257,31 +257,3 @@ fn a_page_is_the_same_whichever_way_it_is_found() {
         }
     }
 }
-
-#[test]
-fn a_place_that_was_pruned_away_does_not_pass_for_known() {
-    let authority = Authority::new();
-    authority.append(append((0..5).map(|n| block("f", "a", n, "x")).collect()));
-    let at = |cursor: u64| {
-        let page =
-            authority.query(QueryRequest { cursor: Some(0), limit: Some(cursor), ..Default::default() });
-        QueryRequest {
-            cursor: Some(cursor),
-            expected_position: Some(cursor),
-            expected_check: page.check,
-            ..QueryRequest::default()
-        }
-    };
-    let (known, head) = (at(3), at(5));
-    assert!(!authority.query(known.clone()).reset);
-    authority.service().prune(&id("space"), &id("f"), 4).unwrap();
-    // It may have been another block's place, in a history that was set back under its token.
-    assert!(authority.query(known.clone()).reset);
-    let QueryRequest { expected_position, expected_check, .. } = known;
-    let request = append(vec![block("f", "a", 9, "y")]);
-    let request = AppendRequest { expected_position, expected_check, ..request };
-    authority.refused(Request::Append(request), ErrorCode::ServerReset);
-    // The head's check is kept with the space, whatever becomes of its block.
-    authority.service().prune(&id("space"), &id("f"), 6).unwrap();
-    assert!(!authority.query(head).reset);
-}
