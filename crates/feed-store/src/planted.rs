@@ -28,14 +28,11 @@ pub enum Bug {
     NotSerialised,
     /// A hint moves the cursor.
     HintAsData,
-    /// Pushed blocks are taken before the connection has confirmed the history.
-    PushedUnconfirmed,
 }
 
 impl Bug {
-    /// All of them; the one that takes longest to find first.
-    pub const ALL: [Self; 11] = [
-        Self::PushedUnconfirmed,
+    /// All of them.
+    pub const ALL: [Self; 10] = [
         Self::WastedPosition,
         Self::HighestPlusOne,
         Self::CursorMovedByPush,
