@@ -25,6 +25,7 @@ mod queue;
 mod service;
 mod space;
 mod subscribe;
+mod survey;
 mod waiters;
 
 pub use alluvium_feed_protocol::{Limits, limits};
@@ -33,3 +34,4 @@ pub use hub::Listener;
 pub use options::{Options, SPACES_MAX_DEFAULT};
 pub use principal::{ClosedGate, Gate, OpenGate, Principal};
 pub use service::{OpenError, Service};
+pub use survey::SurveyedSpace;

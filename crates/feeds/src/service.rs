@@ -20,6 +20,7 @@ use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue;
 use crate::space::Space;
+use crate::survey::SurveyedSpace;
 use crate::waiters::Waiting;
 
 /// Most blocks that one message brings unasked.
@@ -258,6 +259,9 @@ impl Service {
         let request = Request::Append(request);
         principal.check(space, &request)?;
         named_alike(space, &request)?;
+        if self.options.room.refuses() {
+            return Err(Failure::short());
+        }
         let Request::Append(request) = request else {
             return Err(Failure::refused(ErrorCode::Internal, "an append that is none"));
         };
@@ -321,6 +325,16 @@ impl Service {
     /// Marks a space as deleted: from now on every request about it is told so.
     pub fn delete_space(&self, space: &Id) -> Result<(), String> {
         self.with_space(space, Space::delete)
+    }
+
+    /// What all spaces take, the largest first. Looks at the files of each: blocks for a while if there are many.
+    pub fn survey(&self) -> std::io::Result<Vec<SurveyedSpace>> {
+        self.cache.survey()
+    }
+
+    /// The name of the space in a folder that [`survey`](Self::survey) has found; none if that cannot be read now. Blocks.
+    pub fn name_of(&self, folder: &str) -> Option<Id> {
+        self.cache.name_of(folder)
     }
 
     fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
