@@ -383,9 +383,8 @@ pub(super) const CALLERS: [(&str, &[&str]); 4] = [
 /// Whether a caller may, by what the table says.
 fn may(caller: Option<&str>, needs: Needs, anyone_reads: bool) -> bool {
     match (needs, caller) {
-        (Nothing | Own, _) => true,
+        (Nothing | Own, _) | (Greeting, None) => true,
         (Read, _) if anyone_reads => true,
-        (Greeting, None) => true,
         (_, None | Some("elsewhere")) => false,
         (_, Some("operator")) | (Greeting, _) => true,
         (Read, caller) => caller == Some("reader"),
