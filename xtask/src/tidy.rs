@@ -3,6 +3,7 @@
 mod dependencies;
 mod golden;
 mod layers;
+mod log;
 mod options;
 mod pages;
 mod rust;
@@ -27,6 +28,7 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     problems.extend(rust::problems(&files));
     problems.extend(options::problems(&files));
     problems.extend(pages::problems(&packages, &files));
+    problems.extend(log::problems(&files));
     problems.extend(golden::problems(&files)?);
     problems.extend(docs::problems(&files)?);
     Ok(problems)

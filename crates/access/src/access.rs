@@ -103,6 +103,9 @@ pub enum AccessError {
         /// What is wrong.
         error: InvalidKeys,
     },
+    /// A file with certificates of authorities has none.
+    #[error("`{}` has no certificate in PEM", .0.display())]
+    Authority(PathBuf),
     /// No thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),

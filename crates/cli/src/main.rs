@@ -1,6 +1,7 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
 mod feed;
+mod health;
 mod jetstream;
 mod serve;
 mod stream;
@@ -43,6 +44,9 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Ask a server whether it is ready, for what watches it: the exit code is 0 if it is.
+    #[command(after_help = health::after_help())]
+    Health(health::HealthArgs),
     /// Watch what a server does: rates, latencies, what it holds.
     #[command(after_help = top::after_help())]
     Top(top::TopArgs),
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Command::Bucket(args) => stream::bucket::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Health(args) => health::run(&args),
         Command::Top(args) => top::run(&args),
     }
 }

@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed, jetstream,
+    exit_codes_help, feed, health, jetstream,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -100,7 +100,9 @@ fn flag(option: &OptionSpec) -> Arg {
         text => format!("[default: {text}] "),
     };
     let help = format!("{} {default}[env: {}]", option.help.trim(), option.variable());
-    Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help))
+    let arg = Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help));
+    // What is `yes` or `no` is `yes` if it is only named.
+    if option.is_switch() { arg.num_args(0..=1).default_missing_value("yes") } else { arg }
 }
 
 /// What `alluvium serve --help` says after the options.
@@ -121,6 +123,9 @@ pub(crate) enum ConfigCommand {
     /// Print the operations that requests are counted under, one a line.
     #[command(hide = true)]
     Operations,
+    /// Print the operations that requests to `alluvium jetstream serve` are counted under, one a line.
+    #[command(hide = true)]
+    JetstreamOperations,
     /// Print the metrics of `alluvium serve` as Markdown.
     #[command(hide = true)]
     Metrics,
@@ -148,8 +153,12 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &stream::docs_markdown()
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
+            + &health::docs_markdown()
             + &top::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
+        ConfigCommand::JetstreamOperations => {
+            Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())
+        }
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),

@@ -25,6 +25,7 @@
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
 //! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
 //! | [`store`] | the store contract on an engine |
+//! | [`directory`] | streams by path, and walks over paths in order |
 //! | [`changes`] | which streams have changed, for a watcher |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
@@ -46,6 +47,7 @@ mod contract;
 mod counters;
 mod create;
 mod delete;
+mod directory;
 mod engine;
 mod error;
 mod expiry;
@@ -83,6 +85,7 @@ pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
 pub use crate::counters::{Counted, Stats};
+pub use crate::directory::PathWalk;
 pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,

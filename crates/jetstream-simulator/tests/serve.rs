@@ -35,7 +35,7 @@ impl Got {
 
 fn request(address: SocketAddr, method: &str, path: &str, host: &str, body: &str) -> Got {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    stream.set_read_timeout(Some(Duration::from_mins(2))).expect("it can be set");
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"

@@ -88,6 +88,10 @@ pub enum Bug {
     DropKeepsNumber,
     /// Events of one account come in another order.
     OrderLost,
+    /// A repository comes behind the commits that waited for it.
+    RepairBehind,
+    /// An account's state is that of an event whose rows are not there.
+    ChainAhead,
     /// The cursor passes numbers that are not done.
     CursorLeads,
     /// What is remembered with rows is not in their batch.

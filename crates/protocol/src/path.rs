@@ -35,6 +35,9 @@ const INTERNAL_MARK: char = '\u{1}';
 pub struct StreamPath(Arc<str>);
 
 impl StreamPath {
+    /// What the [keys](Self::as_str) of all streams in buckets begin with.
+    pub const BUCKETED_KEYS: &str = "\0";
+
     /// Reads a path as it stands in a URL, without the mount and without a leading slash.
     pub fn parse_encoded(raw: &str) -> Result<StreamPath, InvalidPath> {
         if raw.len() > 3 * PATH_BYTES_MAX {

@@ -10,7 +10,9 @@ use alluvium_engine::{Durability, SHARDS_MAX};
 use alluvium_journal::SEGMENT_BYTES_MIN;
 use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 
-pub use access::{AccessPath, ByteRate, RateLimit};
+use crate::memory::check_memory;
+
+pub use access::{AccessPath, ByteLimit, RateLimit};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
@@ -55,6 +57,7 @@ impl Config {
                     .to_owned(),
             ));
         }
+        check_memory(self, self.shards_wanted())?;
         match self.store {
             StoreChoice::Engine => self.check_engine(),
             StoreChoice::Sqlite(_) => self.check_sqlite(),

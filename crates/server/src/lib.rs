@@ -8,6 +8,7 @@ pub mod config;
 mod exit;
 mod front;
 mod logging;
+mod memory;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;

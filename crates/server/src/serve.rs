@@ -16,7 +16,9 @@ use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
-    logging, metrics,
+    logging,
+    memory::check_memory,
+    metrics,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
@@ -60,6 +62,8 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         shutdown.clone(),
     )?;
     let store = OpenStore::open(config, &env)?;
+    // A data directory that was there has its own number of shards.
+    check_memory(config, store.shards().unwrap_or(1))?;
     watch::watch_store(&sight, config, &store);
     let feeds = open_feeds(config, env.clone())?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));

@@ -67,6 +67,14 @@ impl OpenStore {
         self.backend.clone()
     }
 
+    /// How many shards it has, if it has such.
+    pub(crate) fn shards(&self) -> Option<usize> {
+        match &self.backend {
+            Backend::Engine(engine) => Some(engine.shards()),
+            Backend::Sqlite(_) => None,
+        }
+    }
+
     /// When it acknowledges, for people.
     pub(crate) fn durability(&self) -> &'static str {
         match self.durability {
@@ -169,7 +177,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options
 }
 
-fn default_shards() -> usize {
+pub(crate) fn default_shards() -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     (cores / 2).clamp(1, SHARDS_AUTO_MAX)
 }

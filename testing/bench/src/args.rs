@@ -90,12 +90,16 @@ enum Command {
     Uploads(UploadArgs),
     /// The first five of the above, with their defaults.
     All,
-    /// A Jetstream catches up with a relay (of Jetstream servers, as the next three).
+    /// A Jetstream catches up with a relay (of Jetstream servers, as the next five).
     JetstreamIngest(JetstreamArgs),
     /// A Jetstream's archive read from its start through its live feeds.
     JetstreamReplay(JetstreamReplayArgs),
     /// A Jetstream's live events to many subscribers.
     JetstreamFanOut(JetstreamFanOutArgs),
+    /// A Jetstream's archive planned, downloaded and decoded by this project's client; of finished segments only.
+    JetstreamDownload(JetstreamArgs),
+    /// A Jetstream started with many finished segments (of this project's servers, whose files are made for it).
+    JetstreamOpening(JetstreamOpeningArgs),
     /// Sealed segment files read by this process.
     JetstreamScan(JetstreamScanArgs),
     /// Serves, as a yardstick: answers every request at once and stores nothing.
@@ -239,6 +243,19 @@ struct JetstreamFanOutArgs {
     duration: Option<Duration>,
 }
 
+#[derive(Debug, Default, Args)]
+struct JetstreamOpeningArgs {
+    /// Finished segments [default: 2000; 20 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    segments: Option<u32>,
+    /// Blocks of a segment.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: u32,
+    /// Rows of a block.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rows: u32,
+}
+
 #[derive(Debug, Args)]
 struct JetstreamScanArgs {
     /// Sealed segments.
@@ -338,6 +355,8 @@ impl Cli {
             Command::JetstreamIngest(args) => vec![args.workload(quick)],
             Command::JetstreamReplay(args) => vec![args.workload(quick)],
             Command::JetstreamFanOut(args) => vec![args.workload(quick)],
+            Command::JetstreamDownload(args) => vec![args.download(quick)],
+            Command::JetstreamOpening(args) => vec![args.workload(quick)],
             Command::All => {
                 let appends = AppendArgs { bytes: 256, ..AppendArgs::default() };
                 let mut all = appends.workloads(Spread::StreamEach, quick);
@@ -430,6 +449,10 @@ impl JetstreamArgs {
     fn workload(&self, quick: bool) -> Workload {
         Workload::Jetstream(Jetstream::Ingest(jetstream::Ingest { world: self.world(quick) }))
     }
+
+    fn download(&self, quick: bool) -> Workload {
+        Workload::Jetstream(Jetstream::Download(jetstream::Download { world: self.world(quick) }))
+    }
 }
 
 fn forms(given: &[jetstream::Form]) -> Vec<jetstream::Form> {
@@ -442,6 +465,16 @@ impl JetstreamReplayArgs {
             world: self.network.world(quick),
             forms: forms(&self.forms),
             subscribers: if self.subscribers.is_empty() { vec![1] } else { self.subscribers.clone() },
+        }))
+    }
+}
+
+impl JetstreamOpeningArgs {
+    fn workload(&self, quick: bool) -> Workload {
+        Workload::Jetstream(Jetstream::Opening(jetstream::Opening {
+            segments: self.segments.unwrap_or(if quick { 20 } else { 2000 }),
+            blocks: self.blocks,
+            rows: self.rows,
         }))
     }
 }

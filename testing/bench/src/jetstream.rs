@@ -4,10 +4,12 @@
 //! The relay, the directory and the accounts are simulated in this process from a seed, so every server gets the same
 //! frames. What comes out is compared with what went in, event by event, after the clock has stopped.
 
+mod download;
 mod fan_out;
 mod feed;
 mod ingest;
 mod network;
+mod opening;
 mod replay;
 pub(crate) mod scan;
 mod socket;
@@ -18,9 +20,11 @@ use crate::report::Cell;
 use crate::server::{LaunchOptions, Session};
 use crate::target::Target;
 
+pub(crate) use download::Download;
 pub(crate) use fan_out::FanOut;
 pub(crate) use feed::Form;
 pub(crate) use ingest::Ingest;
+pub(crate) use opening::Opening;
 pub(crate) use replay::Replay;
 
 use network::Network;
@@ -43,6 +47,8 @@ pub(crate) enum Jetstream {
     Ingest(Ingest),
     Replay(Replay),
     FanOut(FanOut),
+    Download(Download),
+    Opening(Opening),
 }
 
 impl Jetstream {
@@ -52,6 +58,8 @@ impl Jetstream {
             Self::Ingest(load) => load.run(target, launch).await,
             Self::Replay(load) => load.run(target, launch).await,
             Self::FanOut(load) => load.run(target, launch).await,
+            Self::Download(load) => load.run(target, launch).await,
+            Self::Opening(load) => load.run(target, launch).await,
         }
     }
 
@@ -61,6 +69,8 @@ impl Jetstream {
             Self::Ingest(load) => load.name(),
             Self::Replay(load) => load.name(),
             Self::FanOut(load) => load.name(),
+            Self::Download(load) => load.name(),
+            Self::Opening(load) => load.name(),
         }
     }
 }

@@ -32,6 +32,11 @@ impl Mark {
         }
     }
 
+    /// The CPU time that the server's process has used by now.
+    pub(crate) fn server_seconds(&self) -> Option<f64> {
+        self.server.map(|time| time.as_secs_f64())
+    }
+
     /// What passed since then.
     pub(crate) fn until(&self, end: &Self) -> Usage {
         let between = |start: Option<Duration>, end: Option<Duration>| Some(end?.saturating_sub(start?));

@@ -5,7 +5,7 @@
 //! everything is left alone until nothing is left to do. Whatever a command said is written must then be in every file
 //! exactly once, what a killed command was writing at most once, and all files must show the same order.
 
-mod client;
+pub(crate) mod client;
 mod proxy;
 
 use std::collections::{BTreeMap, HashMap};

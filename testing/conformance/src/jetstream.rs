@@ -5,9 +5,15 @@ mod crashes;
 mod faults;
 mod network;
 mod paths;
+mod power;
 mod readers;
+mod replacing;
+mod replay;
 mod told;
-mod world;
+mod trace;
+pub(crate) mod world;
+
+pub(crate) use replacing::{Options as ReplaceOptions, replace};
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,8 +28,8 @@ use crate::server::{Launch, Server};
 use crate::simulator::Network;
 use crate::tools;
 
-/// Events of the network in a second.
-const RATE: u32 = 60;
+/// Events of the network in a second: clients wait for some hundreds of one collection.
+const RATE: u32 = 240;
 /// The dictionary that clients of the oldest feed have compiled in.
 const DICTIONARY: &str = "../../crates/jetstream-wire/dictionaries/subscribe-1612007021.zdict";
 
@@ -69,10 +75,12 @@ pub(crate) fn with_faults(binary: &Path, report: &mut Report) -> Result<()> {
     faults::run(binary, report)
 }
 
-/// Kills the server at every step to the disk, and its readers.
+/// Kills the server at every step to the disk, and its readers; takes its power, and that of who replaces segments.
 pub(crate) fn with_crashes(binary: &Path, report: &mut Report) -> Result<()> {
     readers::run(binary, report);
-    crashes::run(binary, report)
+    crashes::run(binary, report)?;
+    power::run(binary, report)?;
+    replacing::run(binary, report)
 }
 
 /// Looks at what the clients before have caused.

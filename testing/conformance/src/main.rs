@@ -13,7 +13,7 @@
 //! * `jetstream` – a server that follows that network, with published clients, killed again and again.
 //! * `jetstream-model` – the same at several seeds, every path compared with the model of the network.
 //! * `jetstream-faults` – everything that can be wrong with a network, and what must come of it.
-//! * `jetstream-crashes` – that server killed at every step to the disk, and its readers killed and resumed.
+//! * `jetstream-crashes` – that server killed and without power at every step to the disk, its readers killed and resumed.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -22,8 +22,9 @@
 //! * `abuse` – peers that send too slowly, too much or the wrong thing, and memory meanwhile.
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
-//! * `openapi` – the description of the HTTP surface, tried status by status.
+//! * `openapi` – the descriptions of both HTTP surfaces, tried status by status.
 //! * `failed-sync` – a sync that fails, injected from outside.
+//! * `soak` – a mixed load over restarts for as long as it is told, every byte checked, and whether anything grows.
 
 #![expect(
     clippy::disallowed_methods,
@@ -53,6 +54,7 @@ mod random;
 mod server;
 mod sight;
 mod simulator;
+mod soak;
 mod sockets;
 mod subscriptions;
 mod suite;
@@ -104,8 +106,12 @@ enum Claim {
     JetstreamModel,
     /// `alluvium jetstream serve` and everything that can be wrong with a network: each fault fires, and does what it must.
     JetstreamFaults,
-    /// `alluvium jetstream serve` killed at every step to the disk, and `tail` and `backfill` killed and resumed.
+    /// `alluvium jetstream serve` killed and without power at every step to the disk, and `tail` and `backfill` killed and
+    /// resumed.
     JetstreamCrashes,
+    /// Replaces a segment: the process that `jetstream-crashes` kills meanwhile.
+    #[command(hide = true)]
+    ReplaceSegment(jetstream::ReplaceOptions),
     /// 100,000 streams: made, restarted, read, with a bounded number of open files.
     ManyStreams(many_streams::Options),
     /// A full disk is a clear error and everything acknowledged stays readable.
@@ -122,14 +128,26 @@ enum Claim {
     Subscriptions,
     /// Metrics, `/healthz`, `/readyz`, request ids, `alluvium top`.
     Sight,
-    /// `docs/openapi.json`: every path, method and status of it is tried, and every operation is in it.
+    /// `docs/openapi.json` and `docs/openapi-jetstream.json`: every path, method and status in them is tried, and every operation is there.
     Openapi,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
+    /// A mixed load on all doors with restarts: every byte is as written, and memory, files, disk and latencies do not grow.
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::parse();
+    if let Claim::ReplaceSegment(options) = &cli.claim {
+        return match jetstream::replace(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                println!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    match run(cli) {
         Ok(report) => report.finish(),
         Err(error) => {
             println!("FAILED  {error:#}");
@@ -160,6 +178,8 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::JetstreamModel => jetstream::against_model(&binary, &mut report),
         Claim::JetstreamFaults => jetstream::with_faults(&binary, &mut report)?,
         Claim::JetstreamCrashes => jetstream::with_crashes(&binary, &mut report)?,
+        // It was done before: it needs no server.
+        Claim::ReplaceSegment(_) => {}
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,
         Claim::FullDisk(options) => full_disk::run(&binary, &options, &mut report)?,
         Claim::Websockets => sockets::peers::run(&mut report)?,
@@ -168,6 +188,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::Openapi => openapi::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
+        Claim::Soak(options) => soak::run(&binary, &options, &mut report)?,
     }
     Ok(report)
 }

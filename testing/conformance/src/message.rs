@@ -66,17 +66,26 @@ pub(crate) fn json_array(writer: u32, first: u64, count: u64) -> Vec<u8> {
     let objects: Vec<String> = (first..first + count)
         .map(|index| {
             let payload = payload(writer, index);
-            let crc = crc32c::crc32c(&payload);
-            let text: String = payload.iter().take(64).map(|byte| char::from(b'a' + byte % 26)).collect();
+            let (crc, text) = (crc32c::crc32c(&payload), json_text(&payload));
             format!(r#"{{"writer":{writer},"index":{index},"crc":{crc},"text":"{text}"}}"#)
         })
         .collect();
     format!("[{}]", objects.join(",")).into_bytes()
 }
 
+fn json_text(payload: &[u8]) -> String {
+    payload.iter().take(64).map(|byte| char::from(b'a' + byte % 26)).collect()
+}
+
 /// Reads a binary stream's whole content: each writer's messages must be whole, in order, without gap or repeat.
 pub(crate) fn count_frames(content: &[u8]) -> Result<Counts> {
     let mut counts = Counts::new();
+    go_on_with_frames(&mut counts, content)?;
+    Ok(counts)
+}
+
+/// As [`count_frames`], with what follows on what was counted before.
+pub(crate) fn go_on_with_frames(counts: &mut Counts, content: &[u8]) -> Result<()> {
     let mut rest = content;
     while !rest.is_empty() {
         let at = content.len() - rest.len();
@@ -91,32 +100,42 @@ pub(crate) fn count_frames(content: &[u8]) -> Result<Counts> {
             "torn message payload at byte {at} of {}",
             content.len()
         );
-        let payload = &rest[HEADER_BYTES..HEADER_BYTES + length];
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&rest[..20]), payload);
+        let found = &rest[HEADER_BYTES..HEADER_BYTES + length];
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&rest[..20]), found);
         ensure!(crc == word(20), "wrong checksum of message {index} of writer {writer} at byte {at}");
-        count_one(&mut counts, writer, index)?;
+        ensure!(
+            found == payload(writer, index),
+            "message {index} of writer {writer} is not what was written"
+        );
+        count_one(counts, writer, index)?;
         rest = &rest[HEADER_BYTES + length..];
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// Reads the arrays of a JSON stream, one per response, under the same rule as [`count_frames`].
 pub(crate) fn count_json(arrays: &[Vec<u8>]) -> Result<Counts> {
     let mut counts = Counts::new();
-    for array in arrays {
-        let value: serde_json::Value =
-            serde_json::from_slice(array).context("a JSON response does not parse")?;
-        let Some(messages) = value.as_array() else { bail!("a JSON response is not an array") };
-        for message in messages {
-            let number =
-                |key: &str| message[key].as_u64().with_context(|| format!("no `{key}` in {message}"));
-            let (writer, index) = (u32::try_from(number("writer")?)?, number("index")?);
-            let crc = crc32c::crc32c(&payload(writer, index));
-            ensure!(u64::from(crc) == number("crc")?, "wrong checksum of message {index} of writer {writer}");
-            count_one(&mut counts, writer, index)?;
-        }
-    }
+    arrays.iter().try_for_each(|array| go_on_with_json(&mut counts, array))?;
     Ok(counts)
+}
+
+/// As [`count_json`], with one array that follows on what was counted before.
+pub(crate) fn go_on_with_json(counts: &mut Counts, array: &[u8]) -> Result<()> {
+    let value: serde_json::Value = serde_json::from_slice(array).context("a JSON response does not parse")?;
+    let Some(messages) = value.as_array() else { bail!("a JSON response is not an array") };
+    for message in messages {
+        let number = |key: &str| message[key].as_u64().with_context(|| format!("no `{key}` in {message}"));
+        let (writer, index) = (u32::try_from(number("writer")?)?, number("index")?);
+        let payload = payload(writer, index);
+        let crc = u64::from(crc32c::crc32c(&payload));
+        ensure!(crc == number("crc")?, "wrong checksum of message {index} of writer {writer}");
+        let is_whole = message["text"] == json_text(&payload)
+            && message.as_object().map(serde_json::Map::len) == Some(4);
+        ensure!(is_whole, "message {index} of writer {writer} is not what was written: {message}");
+        count_one(counts, writer, index)?;
+    }
+    Ok(())
 }
 
 fn count_one(counts: &mut Counts, writer: u32, index: u64) -> Result<()> {
@@ -154,5 +173,14 @@ mod tests {
         altered[10] ^= 1;
         assert!(count_frames(&altered).is_err(), "altered");
         assert!(count_json(&[json_array(1, 0, 1), json_array(1, 0, 1)]).is_err(), "doubled JSON");
+        let whole = json_array(1, 0, 1);
+        for at in 0..whole.len() {
+            let mut altered = whole.clone();
+            altered[at] ^= 1;
+            assert!(
+                count_json(&[altered]).map_or(true, |counts| counts != Counts::from([(1, 1)])),
+                "byte {at}"
+            );
+        }
     }
 }

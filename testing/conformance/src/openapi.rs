@@ -1,7 +1,10 @@
-//! `docs/openapi.json` and the server say the same: every path, method and status of the description is tried, every answer
-//! is one that is described, and every operation that the server counts requests under has its place in the description.
+//! `docs/openapi.json` and `alluvium serve` say the same, and so do `docs/openapi-jetstream.json` and
+//! `alluvium jetstream serve`: every path, method and status of a description is tried, every answer is one that is
+//! described, and every operation that the server counts requests under has its place in the description.
 
+pub(crate) mod jetstream;
 mod script;
+pub(crate) mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,17 +15,14 @@ use alluvium_metrics::{Exposition, parse};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::script::{FAR, Trial, script};
+use self::script::{FAR, script};
+use self::trial::Trial;
 use crate::check::Report;
 use crate::http::{Connection, Response};
 use crate::server::Launch;
 
-/// The description.
-const DESCRIPTION: &str = "../../docs/openapi.json";
 /// What counts requests by their operation.
 const REQUESTS: &str = "alluvium_requests_total";
-/// Operations that no described request has: what names nothing.
-const UNDESCRIBED: &[&str] = &["other", "feed_other", "feed_preflight"];
 
 /// What is described of one method of one path.
 #[derive(Debug)]
@@ -35,44 +35,72 @@ struct Described {
 /// By path and method, as they stand in the description.
 type Description = BTreeMap<(String, String), Described>;
 
-/// Tries everything that is described.
+/// One description and what is known of the server that it describes.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    name: &'static str,
+    description: Description,
+    /// What trials have come to: path, method and status.
+    tried: BTreeSet<(String, String, u16)>,
+    known: Known,
+}
+
+/// Tries everything that is described of `alluvium serve`, and of `alluvium jetstream serve`.
 pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
-    let description = read()?;
+    let mut subject = Subject::read("openapi.json", BTreeMap::from([("far", FAR.to_owned())]))?;
     let scratch = tempfile::tempdir()?;
     let flags = ["--append-bytes-max", "64KiB", "--long-poll-timeout", "50ms", "--segment-bytes", "1MiB"];
     let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
-    let mut tried = BTreeSet::new();
-    let mut known = Known(BTreeMap::from([("far", FAR.to_owned())]));
-    for trial in script() {
-        report.check(&trial.to_string(), || {
-            let key = try_out(server.address, &description, &trial, &mut known)?;
-            tried.insert(key);
+    subject.try_all(server.address, &script(), report);
+    // What names nothing.
+    let nameless = ["other", "feed_other", "feed_preflight"];
+    subject.finish(&operations(binary, "operations")?, &nameless, report);
+    server.stop()?;
+    jetstream::run(binary, report)
+}
+
+impl Subject {
+    /// Reads a description in `docs/`.
+    pub(crate) fn read(name: &'static str, known: BTreeMap<&'static str, String>) -> Result<Self> {
+        let description = read(name)?;
+        Ok(Self { name, description, tried: BTreeSet::new(), known: Known(known) })
+    }
+
+    /// Sends requests to a server.
+    pub(crate) fn try_all(&mut self, address: SocketAddr, trials: &[Trial], report: &mut Report) {
+        for trial in trials {
+            report.check(&trial.to_string(), || {
+                let key = try_out(address, &self.description, trial, &mut self.known)?;
+                self.tried.insert(key);
+                Ok(())
+            });
+        }
+    }
+
+    /// After all trials: whether each status was tried and each operation is described, but those that are `nameless`.
+    pub(crate) fn finish(&self, operations: &BTreeSet<String>, nameless: &[&str], report: &mut Report) {
+        report.check(&format!("every status in {} was tried", self.name), || {
+            for ((path, method), described) in &self.description {
+                for status in described.answers.keys() {
+                    let key = (path.clone(), method.clone(), *status);
+                    ensure!(self.tried.contains(&key), "{method} {path}: {status} was not tried");
+                }
+            }
+            Ok(())
+        });
+        report.check(&format!("every operation of the server is in {}", self.name), || {
+            let all = self.description.values();
+            let described: BTreeSet<&str> =
+                all.flat_map(|described| &described.metrics).map(String::as_str).collect();
+            for operation in operations {
+                let is_described = described.contains(operation.as_str());
+                let is_none = nameless.contains(&operation.as_str());
+                ensure!(is_described != is_none, "`{operation}` is described: {is_described}");
+            }
+            ensure!(described.iter().all(|name| operations.contains(*name)), "one that is none is described");
             Ok(())
         });
     }
-    report.check("every status that is described was tried", || {
-        for ((path, method), described) in &description {
-            for status in described.answers.keys() {
-                let key = (path.clone(), method.clone(), *status);
-                ensure!(tried.contains(&key), "{method} {path}: {status} was not tried");
-            }
-        }
-        Ok(())
-    });
-    report.check("every operation of the server is described", || {
-        let described: BTreeSet<&str> =
-            description.values().flat_map(|described| &described.metrics).map(String::as_str).collect();
-        let known = operations(binary)?;
-        for operation in &known {
-            let is_described = described.contains(operation.as_str());
-            let is_none = UNDESCRIBED.contains(&operation.as_str());
-            ensure!(is_described != is_none, "`{operation}` is described: {is_described}");
-        }
-        ensure!(described.iter().all(|name| known.contains(*name)), "an operation that is none is described");
-        Ok(())
-    });
-    server.stop()?;
-    Ok(())
 }
 
 /// What trials have learned, for those after them.
@@ -156,14 +184,15 @@ fn scrape(address: SocketAddr) -> Result<Exposition> {
 }
 
 /// The operations that the program knows, by its own word.
-fn operations(binary: &Path) -> Result<BTreeSet<String>> {
-    let output = std::process::Command::new(binary).args(["config", "operations"]).output()?;
-    ensure!(output.status.success(), "`config operations` ended with {}", output.status);
+fn operations(binary: &Path, of: &str) -> Result<BTreeSet<String>> {
+    let output = std::process::Command::new(binary).args(["config", of]).output()?;
+    ensure!(output.status.success(), "`config {of}` ended with {}", output.status);
     Ok(String::from_utf8(output.stdout)?.lines().map(ToOwned::to_owned).collect())
 }
 
-fn read() -> Result<Description> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(DESCRIPTION))?;
+fn read(name: &str) -> Result<Description> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let text = fs::read_to_string(docs.join(name))?;
     let document: Value = serde_json::from_str(&text).context("the description")?;
     let mut description = Description::new();
     for (path, methods) in document["paths"].as_object().context("no paths")? {

@@ -147,7 +147,9 @@ impl Power {
             rounds += 1;
             // A repair that is not due yet needs another time: nobody else moves the clock.
             if is_taken && rounds.is_multiple_of(64) {
-                self.time.reach(life.ingest.next_repair_ms().unwrap_or_default().saturating_mul(1000));
+                if life.ingest.is_idle(0) {
+                    self.time.reach(life.ingest.next_repair_ms().unwrap_or_default().saturating_mul(1000));
+                }
                 life.ingest.look_at_clock();
             }
             yield_now();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alluvium_jetstream_ingest::network::{Messages, Relay, RelayError};
@@ -31,13 +32,20 @@ pub enum Fault {
 pub struct Wire {
     world: Shared,
     faults: Mutex<VecDeque<Fault>>,
+    /// Connections that began with what happens next.
+    live: AtomicU64,
     more: Arc<(Mutex<u64>, Condvar)>,
 }
 
 impl Wire {
     /// Of this world.
     pub fn new(world: Shared) -> Self {
-        Self { world, faults: Mutex::default(), more: Arc::default() }
+        Self { world, faults: Mutex::default(), live: AtomicU64::new(0), more: Arc::default() }
+    }
+
+    /// How many connections began with what happens next. Whatever happens from then on comes by the last of them.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Acquire)
     }
 
     /// What the next connections do wrong.
@@ -81,6 +89,9 @@ impl Relay for Wire {
             .map(|_| error_frame("FutureCursor", "the cursor is ahead of the relay"));
         let epoch = world.epoch();
         drop(world);
+        if cursor.is_none() {
+            self.live.fetch_add(1, Ordering::Release);
+        }
         let (world, more) = (self.world.clone(), self.more.clone());
         Ok(Box::new(Connection { world, more, position, epoch, fault, sent: 0, first }))
     }

@@ -273,10 +273,12 @@ fn a_relay_that_is_set_back_deletes_nothing_twice() {
         setting.settle().expect("it comes to rest");
         setting.act(Act::RestoreRelay { frames: 30 }).expect("it can be done");
         setting.wire.tell();
-        // The relay does not know the cursor any more; what it says next is taken as it comes.
-        while setting.count(Counter::RelayFutureCursor) == 0 {
+        // The relay does not know the cursor any more; what it says from the next connection on is taken as it comes. What
+        // happens before there is one comes to nobody.
+        while setting.wire.live() == 0 {
             std::thread::yield_now();
         }
+        assert_eq!(setting.count(Counter::RelayFutureCursor), 1);
         setting.run(60);
         setting.conclude().expect("it comes to rest");
         let replayed = Counter::ReplayedAccounts;
@@ -284,7 +286,7 @@ fn a_relay_that_is_set_back_deletes_nothing_twice() {
         // Numbers that were used come again: what is told under them of an account is what was told before.
         setting.act(Act::RestoreRelay { frames: 1000 }).expect("it can be done");
         setting.wire.tell();
-        while setting.count(Counter::RelayFutureCursor) == 1 {
+        while setting.wire.live() == 1 {
             std::thread::yield_now();
         }
         for (account, status) in [(2, Status::Deleted), (3, Status::Deactivated)] {

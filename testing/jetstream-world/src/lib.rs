@@ -14,7 +14,7 @@ use alluvium_jetstream_archive::{Archive, Batch, LogStore, Options as ArchiveOpt
 use alluvium_jss::{Event, WriteLimits};
 
 /// Far longer than anything takes here.
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_mins(2);
 /// When the first event was seen, in microseconds since the Unix epoch; the clock stands there until it is moved.
 pub const BEGIN: i64 = 1_783_000_000_000_000;
 /// Where the segments are.

@@ -148,13 +148,18 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "jetstream-crashes",
-        about: "a Jetstream killed at every step to the disk, and its readers",
+        about: "a Jetstream killed, failing and without power at every step to the disk, and its readers",
         run: || black_box("jetstream-crashes"),
     },
     Step {
         name: "jetstream-planted",
         about: "bugs that the tests of the Jetstream must find",
         run: jetstream_planted,
+    },
+    Step {
+        name: "soak",
+        about: "a short soak with two restarts, and every lie that a soak must notice",
+        run: || conformance(&["soak", "--duration", "20s", "--restart-every", "8s", "--lies"]),
     },
     Step { name: "many-streams", about: "100,000 streams", run: || black_box("many-streams") },
 ];

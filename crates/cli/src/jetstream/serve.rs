@@ -98,6 +98,14 @@ pub(crate) struct ServeArgs {
     /// addresses and networks with commas between, as in `127.0.0.1,10.0.0.0/8`.
     #[arg(long, value_name = "ADDRESSES", default_value = "")]
     trusted_proxies: Networks,
+    /// Seconds for which a long-poll of `/streams/events` waits for news before it is answered 204.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = Options::default().long_poll_timeout.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    long_poll_timeout: u64,
     /// Never compress a live feed's messages by the socket's own means: some browsers cannot read them.
     #[arg(long)]
     no_deflate: bool,
@@ -384,6 +392,7 @@ fn surface_options(args: &ServeArgs) -> Options {
         filter_dids_max: args.filter_dids_max,
         deflate: !args.no_deflate,
         segment_max_age: Duration::from_secs(args.segment_max_age),
+        long_poll_timeout: Duration::from_secs(args.long_poll_timeout),
         ..Options::default()
     }
 }

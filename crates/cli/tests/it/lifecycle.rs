@@ -115,3 +115,48 @@ fn a_directory_of_something_else_is_left_alone() {
     assert!(ended.stderr.contains("not a data directory"), "{}", ended.stderr);
     assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1);
 }
+
+/// What an older program says to a directory that a newer one has written: which version it would need, and it changes
+/// nothing.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what a newer program would have written")]
+fn a_directory_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let mut server = Server::start();
+    call(server.address(), "PUT", "/v1/stream/s", &[TEXT], b"kept");
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let format = server.data().join("FORMAT");
+    let present = std::fs::read_to_string(&format).unwrap();
+    assert!(present.contains("\nversion 1\n"), "{present}");
+    let newer = present.replace("version 1\n", "version 2\nsomething that comes with it\n");
+    std::fs::write(&format, &newer).unwrap();
+    let names = |dir: &std::path::Path| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names(server.data());
+    let ended = serve("127.0.0.1:0", server.data()).run();
+    assert_eq!(ended.code, Some(65));
+    assert!(ended.stderr.contains("has format version 2; this program knows version 1"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), newer);
+    assert_eq!(names(server.data()), before);
+    // Back with what wrote it, everything is there.
+    std::fs::write(&format, present).unwrap();
+    server.restart();
+    assert_eq!(call(server.address(), "GET", "/v1/stream/s?offset=-1", &[], b"").text(), "kept");
+}
+
+#[test]
+fn health_is_an_exit_code() {
+    let mut server = Server::start();
+    let health = || Cli::new("health --url").arg(&format!("http://{}", server.address())).run();
+    let ready = health();
+    assert_eq!((ready.code, String::from_utf8_lossy(&ready.stdout).trim()), (Some(0), "ready"));
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let health = Cli::new("health --url").arg(&format!("http://{}", server.address())).run();
+    assert_eq!(health.code, Some(7));
+    assert!(health.stderr.contains("/readyz"), "{}", health.stderr);
+}

@@ -1,11 +1,19 @@
 //! The store of servers: fjall, a log-structured tree in pure Rust.
 
+use std::io;
 use std::path::Path;
 
+use alluvium_env::{Disk as _, OpenMode, RealDisk};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::store::{Changes, Page, Store, StoreError};
+
+/// The end of the name of the file that says that the directory of that name is not finished. A database is made in many
+/// steps, and one that was interrupted in them does not open any more.
+const UNFINISHED: &str = "unfinished";
+/// The file in the directory that the library locks.
+const LOCK: &str = "lock";
 
 /// A fjall database in a directory of its own.
 pub struct FjallStore {
@@ -14,13 +22,63 @@ pub struct FjallStore {
 }
 
 impl FjallStore {
-    /// Opens the database in `dir`, creating it when missing. One process at a time can have it open.
+    /// Opens the database in `dir`, creating it when missing. One process at a time can have it open. What a signal or the
+    /// end of power left of a database that was being created is removed: nothing was ever kept in it.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let mark = dir.with_extension(UNFINISHED);
+        let is_left = RealDisk.exists(&mark).map_err(StoreError::of)? && remove_unfinished(dir, &mark)?;
+        if !is_left && !is_missing(dir).map_err(StoreError::of)? {
+            return Self::open_finished(dir);
+        }
+        let parent = dir.parent().unwrap_or(Path::new(""));
+        if !is_left {
+            create(&mark, parent).map_err(StoreError::of)?;
+        }
+        let store = Self::open_finished(dir)?;
+        store.database.persist(PersistMode::SyncAll).map_err(StoreError::of)?;
+        finish(&mark, parent).map_err(StoreError::of)?;
+        Ok(store)
+    }
+
+    fn open_finished(dir: &Path) -> Result<Self, StoreError> {
         let database = Database::builder(dir).open().map_err(StoreError::of)?;
         let keyspace =
             database.keyspace("metadata", KeyspaceCreateOptions::default).map_err(StoreError::of)?;
         Ok(Self { database, keyspace })
     }
+}
+
+/// Whether there is nothing in a directory, or no directory.
+fn is_missing(dir: &Path) -> io::Result<bool> {
+    Ok(!RealDisk.exists(dir)? || RealDisk.list(dir)?.is_empty())
+}
+
+/// Says, durably, that a directory is not finished.
+fn create(mark: &Path, parent: &Path) -> io::Result<()> {
+    RealDisk.create_dir_all(parent)?;
+    RealDisk.open(mark, OpenMode::CreateNew)?.sync_all()?;
+    RealDisk.sync_dir(parent)
+}
+
+/// Says, durably, that it is.
+fn finish(mark: &Path, parent: &Path) -> io::Result<()> {
+    RealDisk.sync_dir(parent)?;
+    RealDisk.remove(mark)?;
+    RealDisk.sync_dir(parent)
+}
+
+/// Removes what is left of a database that is not finished, if it still is not: another process may have been about it.
+fn remove_unfinished(dir: &Path, mark: &Path) -> Result<bool, StoreError> {
+    let lock = match RealDisk.lock(&dir.join(LOCK)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        lock => lock.map_err(StoreError::of)?,
+    };
+    let _lock = lock.ok_or_else(|| StoreError("another process has it open".into()))?;
+    if !RealDisk.exists(mark).map_err(StoreError::of)? {
+        return Ok(false);
+    }
+    std::fs::remove_dir_all(dir).map_err(StoreError::of)?;
+    Ok(true)
 }
 
 impl std::fmt::Debug for FjallStore {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use alluvium_env::{Disk as _, OpenMode, RealDisk};
 use alluvium_jetstream_archive::{Batch, Changes, Error, FjallStore, LogStore, Options, Store};
 use alluvium_jss::{Event, Row};
 use bytes::Bytes;
@@ -234,4 +235,41 @@ fn an_archive_in_a_directory_survives_a_restart() {
         assert_eq!(rows_from(&archive, 1).len() as u64, next - 1);
     }
     assert!(open().0.status().segments > 5);
+}
+
+/// Whatever is left of a store that was being made: it is made anew. Of one that was finished nothing is removed.
+#[test]
+fn a_store_whose_making_was_interrupted_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, mark) = (folder.path().join("meta"), folder.path().join("meta.unfinished"));
+    let commit = |store: &FjallStore, value: &'static [u8]| {
+        store.commit(&[("key".into(), Some(value.into()))].into()).unwrap();
+    };
+    let names = |dir: &std::path::Path| RealDisk.list(dir).unwrap();
+    commit(&FjallStore::open(&dir).unwrap(), b"kept");
+    assert_eq!(names(folder.path()), ["meta"], "it is finished");
+    let all = names(&dir);
+    // Without the file that the library writes last: damage if the store was finished, and else what was left.
+    RealDisk.remove(&dir.join("version")).unwrap();
+    let left = names(&dir);
+    assert!(FjallStore::open(&dir).is_err());
+    assert_eq!(names(&dir), left);
+    RealDisk.open(&mark, OpenMode::CreateNew).unwrap();
+    let store = FjallStore::open(&dir).unwrap();
+    assert_eq!((store.get(b"key").unwrap(), names(&dir)), (None, all));
+    commit(&store, b"new");
+    // Somebody else has it open, and may be about to finish it.
+    RealDisk.open(&mark, OpenMode::CreateNew).unwrap();
+    assert!(FjallStore::open(&dir).is_err());
+    drop(store);
+    RealDisk.remove(&mark).unwrap();
+    assert_eq!(FjallStore::open(&dir).unwrap().get(b"key").unwrap().as_deref(), Some(&b"new"[..]));
+    // A mark alone, and a directory without anything in it.
+    RealDisk.open(&mark, OpenMode::CreateNew).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    drop(FjallStore::open(&dir).unwrap());
+    std::fs::remove_dir_all(&dir).unwrap();
+    RealDisk.create_dir_all(&dir).unwrap();
+    drop(FjallStore::open(&dir).unwrap());
+    assert_eq!(names(folder.path()), ["meta"]);
 }

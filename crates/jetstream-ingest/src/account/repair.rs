@@ -29,6 +29,13 @@ impl Account {
             }
             step.changes.push(Change::Repair(self.did.clone(), Some(waiting.repair.clone())));
         }
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::ChainAhead)
+            && let Some(chain) = &self.chain
+        {
+            let data = chain.data;
+            self.set_chain(Chain { rev: rev.to_owned(), data }, step);
+        }
     }
 
     /// Keeps a commit until the repair. What does not fit is dropped: the repair brings what it brought.
@@ -148,7 +155,13 @@ impl Account {
             }
             _ => self.replace(fetched, &mut step),
         }
+        #[cfg(feature = "planted-bugs")]
+        let replaced = step.rows.len();
         self.drain(context, &mut step);
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::RepairBehind) {
+            step.rows.rotate_left(replaced);
+        }
         self.settle(&fetched_rev, context, &mut step);
         step
     }

@@ -15,7 +15,7 @@ use alluvium_feeds::limits as feeds;
 use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
-use super::access::{AccessPath, ByteRate, RateLimit};
+use super::access::{AccessPath, ByteLimit, RateLimit};
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
@@ -37,6 +37,11 @@ impl OptionSpec {
     /// The environment variable of this option.
     pub fn variable(&self) -> String {
         format!("ALLUVIUM_{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+
+    /// Whether it is `yes` or `no`: its flag alone says `yes`.
+    pub fn is_switch(&self) -> bool {
+        self.kind == <bool as Value>::KIND
     }
 }
 
@@ -89,11 +94,11 @@ options! {
     /// Requests in a second that one address may make (of IPv6 one network of 64 bits). More are answered `429`.
     "address-requests-per-s" => address_requests_per_s: RateLimit = RateLimit(None);
     /// Bytes of bodies in a second that one address may have kept. More is answered `429`.
-    "address-append-bytes-per-s" => address_append_bytes_per_s: ByteRate = ByteRate(None);
+    "address-append-bytes-per-s" => address_append_bytes_per_s: ByteLimit = ByteLimit(None);
     /// Requests in a second that the holder of one token may make, unless the file says otherwise for it.
     "token-requests-per-s" => token_requests_per_s: RateLimit = RateLimit(None);
     /// Bytes of bodies in a second that the holder of one token may have kept, unless the file says otherwise for it.
-    "token-append-bytes-per-s" => token_append_bytes_per_s: ByteRate = ByteRate(None);
+    "token-append-bytes-per-s" => token_append_bytes_per_s: ByteLimit = ByteLimit(None);
     /// How much can be saved up of what these four allow: as much as comes in this time, a second at least.
     "rate-burst" => rate_burst: Duration = Duration::from_secs(10);
     /// Addresses that are counted at once. Beyond it those are forgotten that have used up least.
@@ -191,6 +196,9 @@ options! {
     /// How often a new key takes over signing webhooks; at least an hour. It is in the key set ten minutes before, and the
     /// old one for an hour after.
     "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
+    /// The most memory that peers may have the server hold at once: it does not start if its limits come to more together.
+    /// What is stored and remembered for good is not in it (see docs/operating/limits.md).
+    "memory-max" => memory_max: ByteLimit = ByteLimit(None);
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more

@@ -8,21 +8,21 @@ use crate::http::{Connection, Response};
 
 /// What became of a live read.
 #[derive(Debug)]
-pub(super) enum Subscription {
+pub(crate) enum Subscription {
     Open(Events),
     Refused(Response),
 }
 
 /// A live response.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     connection: Connection,
     /// What has come and is not given out yet.
     buffer: Vec<u8>,
 }
 
 impl Events {
-    pub(super) fn subscribe(address: SocketAddr, target: &str) -> Result<Subscription> {
+    pub(crate) fn subscribe(address: SocketAddr, target: &str) -> Result<Subscription> {
         let mut connection = Connection::open(address)?;
         connection.begin("GET", target, &[])?;
         let head = connection.read_head()?;
@@ -34,7 +34,7 @@ impl Events {
     }
 
     /// The next event as its name and data; `None` once the response has ended as it should.
-    pub(super) fn next(&mut self) -> Result<Option<(String, String)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(String, String)>> {
         let (mut name, mut data) = (String::new(), Vec::new());
         while let Some(line) = self.line()? {
             match line.split_once(':') {

@@ -6,35 +6,35 @@ use crate::http::Response;
 
 /// One part: its headers, names in lower case, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Part {
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Part {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// A whole bootstrap.
 #[derive(Clone, Debug)]
-pub(super) struct Bootstrap {
-    pub(super) boundary: String,
+pub(crate) struct Bootstrap {
+    pub(crate) boundary: String,
     /// `Stream-Snapshot-Offset`.
-    pub(super) snapshot_offset: String,
+    pub(crate) snapshot_offset: String,
     /// `Stream-Next-Offset`.
-    pub(super) next_offset: String,
+    pub(crate) next_offset: String,
     /// `Stream-Up-To-Date`.
-    pub(super) up_to_date: bool,
+    pub(crate) up_to_date: bool,
     /// The snapshot, empty if there is none.
-    pub(super) snapshot: Part,
+    pub(crate) snapshot: Part,
     /// The messages after it.
-    pub(super) messages: Vec<Part>,
+    pub(crate) messages: Vec<Part>,
 }
 
 impl Bootstrap {
-    pub(super) fn parse(response: &Response) -> Result<Self> {
+    pub(crate) fn parse(response: &Response) -> Result<Self> {
         let content_type = response.header("content-type").context("no Content-Type")?;
         let boundary = content_type
             .strip_prefix("multipart/mixed; boundary=")
@@ -59,18 +59,18 @@ impl Bootstrap {
     }
 
     /// The messages' bytes.
-    pub(super) fn bodies(&self) -> Vec<&[u8]> {
+    pub(crate) fn bodies(&self) -> Vec<&[u8]> {
         self.messages.iter().map(|part| part.body.as_slice()).collect()
     }
 
     /// The messages' bytes, one after another.
-    pub(super) fn content(&self) -> Vec<u8> {
+    pub(crate) fn content(&self) -> Vec<u8> {
         self.bodies().concat()
     }
 }
 
 /// Cuts a body: `--B CRLF headers CRLF CRLF bytes CRLF`, again and again, and `--B-- CRLF` at the end.
-pub(super) fn parts(body: &[u8], boundary: &str) -> Result<Vec<Part>> {
+pub(crate) fn parts(body: &[u8], boundary: &str) -> Result<Vec<Part>> {
     let open = format!("--{boundary}\r\n").into_bytes();
     let between = format!("\r\n--{boundary}\r\n").into_bytes();
     let close = format!("\r\n--{boundary}--\r\n").into_bytes();

@@ -14,7 +14,7 @@ const GIVE_UP_SECONDS: &str = "60";
 
 /// What became of a text that was to be appended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// The command said that it is in the file.
     Written,
     /// The command was killed: it may be.
@@ -23,20 +23,34 @@ pub(super) enum Fate {
 
 /// A file and the process that synchronises it.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     binary: PathBuf,
     file: PathBuf,
     url: String,
+    space: String,
     follower: Option<Child>,
 }
 
 /// A block as a feed shows it: position, sequence, author, text.
-pub(super) type Shown = (Option<u64>, u64, String, String);
+pub(crate) type Shown = (Option<u64>, u64, String, String);
 
 impl Client {
-    pub(super) fn new(binary: &Path, file: PathBuf, url: &str) -> Result<Self> {
-        let client = Self { binary: binary.to_owned(), file, url: url.to_owned(), follower: None };
-        client.run(&["replicate", "--all"])?;
+    /// A client that replicates every feed of a space.
+    pub(crate) fn new(binary: &Path, file: PathBuf, url: &str) -> Result<Self> {
+        Self::replicating(binary, file, url, "crash", "--all")
+    }
+
+    /// A client that replicates one feed of a space, or all with `--all`.
+    pub(crate) fn replicating(
+        binary: &Path,
+        file: PathBuf,
+        url: &str,
+        space: &str,
+        feed: &str,
+    ) -> Result<Self> {
+        let (binary, url, space) = (binary.to_owned(), url.to_owned(), space.to_owned());
+        let client = Self { binary, file, url, space, follower: None };
+        client.run(&["replicate", feed])?;
         Ok(client)
     }
 
@@ -48,7 +62,7 @@ impl Client {
             }
         }
         command.arg("feed").args(arguments).arg("--db").arg(&self.file).args(["--url", &self.url]);
-        command.args(["--space", "crash", "--quiet", "--give-up-after", GIVE_UP_SECONDS]);
+        command.args(["--space", &self.space, "--quiet", "--give-up-after", GIVE_UP_SECONDS]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -67,7 +81,7 @@ impl Client {
     }
 
     /// Starts to synchronise, if it doesn't yet.
-    pub(super) fn follow(&mut self) -> Result<()> {
+    pub(crate) fn follow(&mut self) -> Result<()> {
         if self.follower.is_none() {
             let child =
                 self.command(&["sync", "--follow"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -77,7 +91,7 @@ impl Client {
     }
 
     /// SIGKILL, if it runs.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         if let Some(mut follower) = self.follower.take() {
             follower.kill()?;
             follower.wait()?;
@@ -86,7 +100,7 @@ impl Client {
     }
 
     /// Appends texts to a feed, all or none; killed after a while if that is given.
-    pub(super) fn append(&self, feed: &str, texts: &[String], kill_after: Option<Duration>) -> Result<Fate> {
+    pub(crate) fn append(&self, feed: &str, texts: &[String], kill_after: Option<Duration>) -> Result<Fate> {
         let mut arguments = vec!["append", feed];
         for text in texts {
             arguments.extend(["--message", text]);
@@ -103,17 +117,17 @@ impl Client {
     }
 
     /// Synchronises until nothing is left to do.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         self.run(&["sync"]).map(drop)
     }
 
     /// What is left to do, and what was set aside.
-    pub(super) fn status(&self) -> Result<Value> {
+    pub(crate) fn status(&self) -> Result<Value> {
         Ok(serde_json::from_slice(&self.run(&["status", "--json"])?.stdout)?)
     }
 
     /// Every feed in the file, in its order.
-    pub(super) fn feeds(&self) -> Result<BTreeMap<String, Vec<Shown>>> {
+    pub(crate) fn feeds(&self) -> Result<BTreeMap<String, Vec<Shown>>> {
         let mut feeds = BTreeMap::new();
         for feed in lines(&self.run(&["ls", "--json"])?)? {
             let name = text(&feed, "feed");

@@ -2,8 +2,7 @@
 //! call through. What a subscriber was shown before is there afterwards, as it was; nothing is lost, and no number is
 //! missing or given twice.
 //!
-//! A killed process leaves what the kernel has; that syncs are where they must be is shown on a disk that forgets what
-//! was not synced, by the tests of the archive and of the ingest.
+//! A killed process leaves what the kernel has; what it leaves without power is another test (`power.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,21 +17,36 @@ use alluvium_websocket::{ConnectOptions, Message, connect};
 use anyhow::{Context, Result, ensure};
 
 use super::told::{self, Told};
+use super::trace;
 use super::world::{World, same, steady};
 use crate::check::Report;
-use crate::server::Launch;
+use crate::server::{Launch, Server};
 use crate::tools;
 
 /// Calls that change files, and those that sync them. Each life of the server ends with one that is not let through: the
 /// first, the second and so on, counted for each call and thread.
-const CALLS: [(&str, &[u32]); 6] = [
+const CALLS: [(&str, &[u32]); 5] = [
     ("pwritev", &[1, 2, 3, 4, 7]),
     ("pwrite64", &[1, 2, 3, 4, 5, 6, 8]),
     ("write", &[1, 2, 3, 5]),
-    ("ftruncate", &[1]),
-    ("fsync", &[1, 2, 3, 4, 6]),
-    ("fdatasync", &[1, 2, 3, 4, 5, 6, 7, 9, 12]),
+    ("fsync", &[1, 2, 3, 4]),
+    ("fdatasync", &[1, 2, 3, 4, 5, 6, 8]),
 ];
+/// Calls that fail once: of which, the how-manieth of its thread, and with what.
+const FAILURES: [(&str, u32, &str); 10] = [
+    ("pwritev", 1, "EIO"),
+    ("pwritev", 4, "ENOSPC"),
+    ("pwrite64", 3, "EIO"),
+    ("pwrite64", 5, "ENOSPC"),
+    ("write", 2, "EIO"),
+    ("write", 3, "ENOSPC"),
+    ("fsync", 2, "EIO"),
+    ("fsync", 3, "EIO"),
+    ("fdatasync", 2, "EIO"),
+    ("fdatasync", 5, "EIO"),
+];
+/// How many places they must have been at.
+const KINDS_OF_FAILURES_MIN: usize = 4;
 /// A life that goes on for longer than this does not make that call so often.
 const LIFE_SECONDS_MAX: Duration = Duration::from_secs(3);
 /// Segments that a life can make.
@@ -105,6 +119,9 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let name =
         "killed at each step to the disk: nothing that was shown is taken back, nothing is lost or doubled";
     report.check(name, || killed(binary));
+    report.check("a write or a sync that fails ends it, and a restart has everything that was shown", || {
+        failed(binary)
+    });
     Ok(())
 }
 
@@ -134,24 +151,24 @@ fn files(data_dir: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The same launch under a tracer that lets this call kill the server.
-fn traced(plain: &Launch, data_dir: &Path, log: &Path, (call, number): (&str, u32)) -> Result<Launch> {
+/// The same launch under a tracer that does this to the server's calls to the disk.
+fn traced(plain: &Launch, data_dir: &Path, log: &Path, inject: &str) -> Result<Launch> {
     let mut traced = plain.clone();
     let mut program: Vec<String> =
-        ["strace", "-D", "-f", "-y", "-qq", "-s", "0", "-o"].map(str::to_owned).into();
+        ["strace", "-D", "-f", "-y", "-q", "-s", "0", "-o"].map(str::to_owned).into();
     program.push(log.display().to_string());
     for file in files(data_dir)? {
         program.extend(["-P".to_owned(), file]);
     }
     program.extend(["-e".to_owned(), format!("trace={}", CALLS.map(|(call, _)| call).join(","))]);
-    program.extend(["-e".to_owned(), format!("inject={call}:signal=KILL:when={number}")]);
+    program.extend(["-e".to_owned(), format!("inject={inject}")]);
     program.extend(plain.program.clone());
     traced.program = program;
     Ok(traced)
 }
 
 /// What a subscriber is shown from an event on until the server is gone.
-fn watch(world: &World, from: u64) -> Arc<Mutex<Vec<Told>>> {
+pub(super) fn watch(world: &World, from: u64) -> Arc<Mutex<Vec<Told>>> {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let (url, seen) = (format!("ws://{}/subscribe-v2?cursor={from}", world.address()), Arc::clone(&shown));
     world.runtime.spawn(async move {
@@ -167,38 +184,64 @@ fn watch(world: &World, from: u64) -> Arc<Mutex<Vec<Told>>> {
     shown
 }
 
-fn killed(binary: &Path) -> Result<()> {
-    let config = alluvium_jetstream_simulator::Config { rate: 1000, ..steady(401) };
+/// A network and a server that has all of it so far, which are left to their crashes.
+fn begun(binary: &Path, seed: u64) -> Result<(World, Vec<Told>)> {
+    let config = alluvium_jetstream_simulator::Config { rate: 1000, ..steady(seed) };
     // Still smaller, so that blocks and segments end often.
     let mut world = World::new(binary, config, (4, 600))?;
     world.start()?;
     world.run(10)?;
     world.conclude(0..24)?;
-    let mut known = world.caught_up()?;
+    let known = world.caught_up()?;
     world.stop()?;
-    let plain = world.launch.clone();
+    Ok((world, known))
+}
+
+/// How a life of the server under a tracer ended.
+struct Life {
+    has_ended: bool,
+    trace: String,
+}
+
+/// One life of the server under a tracer, and the one behind it without: all that anybody was ever shown is there.
+fn life(world: &mut World, plain: &Launch, inject: &str, known: &mut Vec<Told>) -> Result<Life> {
     let log = world.data_dir.with_extension("trace");
+    world.launch = traced(plain, &world.data_dir, &log, inject)?;
+    // Some are ended before they serve.
+    let pid = world.start().ok().map(|()| world.server().map(Server::pid)).transpose()?;
+    world.launch = Launch { listen: world.launch.listen, ..plain.clone() };
+    let (shown, has_ended) = match pid {
+        Some(_) => live(world, known.len() as u64 + 1)?,
+        None => (Vec::new(), true),
+    };
+    let trace = match pid {
+        Some(pid) => trace::whole(&log, pid)?,
+        None => fs::read_to_string(&log).unwrap_or_default(),
+    };
+    let context =
+        || format!("{inject}, {}", trace.lines().rev().find(|line| line.contains('(')).unwrap_or_default());
+    world.start().with_context(context)?;
+    world.conclude(0..24)?;
+    let events = world.caught_up().with_context(context)?;
+    // All that anybody ever was shown is what it was.
+    same(&events[..known.len().min(events.len())], known).with_context(context)?;
+    let end = (known.len() + shown.len()).min(events.len());
+    same(&events[known.len().min(end)..end], &shown).with_context(context)?;
+    *known = events;
+    world.stop()?;
+    Ok(Life { has_ended, trace })
+}
+
+fn killed(binary: &Path) -> Result<()> {
+    let (mut world, mut known) = begun(binary, 401)?;
+    let plain = world.launch.clone();
     let mut points = BTreeSet::new();
     for (call, number) in
         CALLS.iter().flat_map(|(call, numbers)| numbers.iter().map(|number| (*call, *number)))
     {
-        world.launch = traced(&plain, &world.data_dir, &log, (call, number))?;
-        // Some are killed before they serve.
-        let started = world.start().is_ok();
-        world.launch = Launch { listen: world.launch.listen, ..plain.clone() };
-        let context = || format!("killed at {call} {number}, {}", last_line(&log));
-        let shown = if started { live(&mut world, known.len() as u64 + 1)? } else { Vec::new() };
-        let trace = fs::read_to_string(&log).unwrap_or_default();
-        points.insert(Point::of(&trace).unwrap_or(Point::Other));
-        world.start().with_context(context)?;
-        world.conclude(0..24)?;
-        let events = world.caught_up().with_context(context)?;
-        // All that anybody ever was shown is what it was.
-        same(&events[..known.len().min(events.len())], &known).with_context(context)?;
-        let end = (known.len() + shown.len()).min(events.len());
-        same(&events[known.len().min(end)..end], &shown).with_context(context)?;
-        known = events;
-        world.stop()?;
+        let inject = format!("{call}:signal=KILL:when={number}");
+        let life = life(&mut world, &plain, &inject, &mut known)?;
+        points.insert(Point::of(&life.trace).unwrap_or(Point::Other));
     }
     let stored = world.stored()?.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
     same(&stored, &known)?;
@@ -208,20 +251,35 @@ fn killed(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn last_line(log: &Path) -> String {
-    let trace = fs::read_to_string(log).unwrap_or_default();
-    trace.lines().last().unwrap_or_default().to_owned()
+/// What the kernel answers to one call: nobody may go on as if it had been done.
+fn failed(binary: &Path) -> Result<()> {
+    let (mut world, mut known) = begun(binary, 402)?;
+    let plain = world.launch.clone();
+    let mut failed = BTreeSet::new();
+    for (call, number, error) in FAILURES {
+        let inject = format!("{call}:error={error}:when={number}");
+        let life = life(&mut world, &plain, &inject, &mut known)?;
+        ensure!(life.has_ended, "{inject}: it goes on");
+        let failure =
+            life.trace.lines().find(|line| line.contains("(INJECTED)")).context("nothing has failed")?;
+        failed.insert(Point::of(failure).unwrap_or(Point::Other));
+    }
+    println!("        {} events, failed at {failed:?}", known.len());
+    // Which they are depends on when what happens.
+    ensure!(failed.len() >= KINDS_OF_FAILURES_MIN, "failed only at {failed:?}");
+    Ok(())
 }
 
-/// Lets things happen until the server is gone, and tells what a subscriber was shown. Now and then a repository is
-/// fetched and replaced, so that what must not be cut in two comes too.
-fn live(world: &mut World, from: u64) -> Result<Vec<Told>> {
+/// Lets things happen until the server is gone, and tells what a subscriber was shown, and whether it has gone by itself.
+/// Now and then a repository is fetched and replaced, so that what must not be cut in two comes too.
+fn live(world: &mut World, from: u64) -> Result<(Vec<Told>, bool)> {
     let shown = watch(world, from);
     let deadline = Instant::now() + LIFE_SECONDS_MAX;
-    let mut round = 0;
+    let (mut round, mut has_ended) = (0, true);
     while !world.has_ended()? {
         if Instant::now() > deadline {
             world.kill()?;
+            has_ended = false;
             break;
         }
         world.run(1)?;
@@ -236,5 +294,5 @@ fn live(world: &mut World, from: u64) -> Result<Vec<Told>> {
         thread::sleep(PAUSE);
     }
     let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(shown.clone())
+    Ok((shown.clone(), has_ended))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// One event.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Told {
+pub(crate) struct Told {
     pub(super) seq: u64,
     /// When the server saw it, in microseconds since 1970.
     pub(super) time_us: i64,
@@ -22,7 +22,7 @@ pub(super) struct Told {
 
 /// What it says.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum What {
+pub(crate) enum What {
     Record {
         action: String,
         collection: String,

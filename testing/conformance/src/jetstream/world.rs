@@ -30,25 +30,25 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(40);
 pub(super) const SENTINEL: &str = "sentinel-";
 
 /// A network, the server, and the model of both.
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) network: Option<Simulator>,
     pub(super) oracle: Oracle,
     /// What was told of each frame, by account.
     told: BTreeMap<String, Vec<Outcome>>,
     pub(super) runtime: Runtime,
-    pub(super) launch: Launch,
+    pub(crate) launch: Launch,
     server: Option<Server>,
     pub(super) data_dir: PathBuf,
     _scratch: tempfile::TempDir,
 }
 
 /// Rows of a block and bytes of a segment that are small, so that there are many of both.
-pub(super) const SMALL: (u32, u32) = (16, 20_000);
+pub(crate) const SMALL: (u32, u32) = (16, 20_000);
 
 /// A small network without what a consumer that is behind could not judge as it was meant: keys change only on request.
 /// Accounts whose documents only the wide web could serve are left out: no name resolves to this process. The first ones
 /// have a `did:web` of this machine.
-pub(super) fn steady(seed: u64) -> Config {
+pub(crate) fn steady(seed: u64) -> Config {
     let small = Config::small(seed);
     Config { web_percent: 0, mix: Mix { rotate: 0, ..small.mix }, ..small }
 }
@@ -56,7 +56,7 @@ pub(super) fn steady(seed: u64) -> Config {
 impl World {
     /// A network, and a server on an empty archive whose blocks have so many rows and whose segments so many bytes. It is
     /// not started yet.
-    pub(super) fn new(binary: &Path, config: Config, (rows, bytes): (u32, u32)) -> Result<Self> {
+    pub(crate) fn new(binary: &Path, config: Config, (rows, bytes): (u32, u32)) -> Result<Self> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let options = Options { local_web: true, ..Options::new(listen) };
         let network = Simulator::start(config, &options)?;
@@ -81,7 +81,7 @@ impl World {
         })
     }
 
-    pub(super) fn start(&mut self) -> Result<()> {
+    pub(crate) fn start(&mut self) -> Result<()> {
         let server = self.launch.start()?;
         // From now on it keeps its port.
         self.launch.listen = server.address;
@@ -93,7 +93,7 @@ impl World {
         self.server.as_ref().context("the server runs")
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.launch.listen
     }
 
@@ -105,7 +105,7 @@ impl World {
         self.server.take().context("the server runs")?.kill().map(drop)
     }
 
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         self.server.take().context("the server runs")?.stop().map(drop)
     }
 
@@ -138,7 +138,7 @@ impl World {
         Ok(self.network().act(act)?)
     }
 
-    pub(super) fn run(&mut self, count: u32) -> Result<()> {
+    pub(crate) fn run(&mut self, count: u32) -> Result<()> {
         self.act(Act::Step { count }).map(drop)
     }
 
@@ -152,7 +152,7 @@ impl World {
 
     /// Has each of these accounts say what it has, if it can, and then that it is there: whoever has heard that has heard
     /// all that it said before.
-    pub(super) fn conclude(&mut self, accounts: Range<u32>) -> Result<()> {
+    pub(crate) fn conclude(&mut self, accounts: Range<u32>) -> Result<()> {
         for account in accounts {
             let status = self.network().world(|world| world.account(account).map(Account::status))?;
             // Of an account whose records nobody has told of a `#sync` would have the repository fetched.
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// Waits until everything that must come of what has happened is there, and returns all events.
-    pub(super) fn caught_up(&mut self) -> Result<Vec<Told>> {
+    pub(crate) fn caught_up(&mut self) -> Result<Vec<Told>> {
         let deadline = Instant::now() + CAUGHT_UP_SECONDS_MAX;
         loop {
             let events = paths::stream(self.address())?;

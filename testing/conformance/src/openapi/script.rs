@@ -1,46 +1,6 @@
-//! The requests, in an order in which each finds what it needs.
+//! The requests to `alluvium serve`, in an order in which each finds what it needs.
 
-use std::fmt;
-
-/// One request and the status that it is due.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
-    pub(super) method: &'static str,
-    /// As the description has it.
-    pub(super) path: &'static str,
-    /// What is asked for; `<name>` stands for what an earlier trial has kept.
-    pub(super) target: &'static str,
-    pub(super) headers: &'static [(&'static str, &'static str)],
-    pub(super) body: &'static [u8],
-    pub(super) status: u16,
-    /// Headers of the answer, or JSON pointers into it, that are kept for later trials, with the names they are kept
-    /// under.
-    pub(super) keeps: &'static [(&'static str, &'static str)],
-}
-
-impl fmt::Display for Trial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.method, self.target, self.status)
-    }
-}
-
-impl Trial {
-    const fn with(self, headers: &'static [(&'static str, &'static str)]) -> Self {
-        Self { headers, ..self }
-    }
-
-    const fn body(self, body: &'static [u8]) -> Self {
-        Self { body, ..self }
-    }
-
-    const fn keep(self, keeps: &'static [(&'static str, &'static str)]) -> Self {
-        Self { keeps, ..self }
-    }
-}
-
-const fn trial(method: &'static str, path: &'static str, target: &'static str, status: u16) -> Trial {
-    Trial { method, path, target, headers: &[], body: b"", status, keeps: &[] }
-}
+use super::trial::{Trial, trial};
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 const BINARY: (&str, &str) = ("content-type", "application/octet-stream");

@@ -19,8 +19,11 @@ use alluvium_jss::planted::VARIABLE;
 use list::{MUTANTS, Mutant, OF_GATHERING, REFERENCE};
 use parking_lot::Mutex;
 
-/// A test that goes on for longer than this has found its bug: it waits for what will not come.
-const SECONDS_MAX: Duration = Duration::from_secs(25);
+/// Far longer than any test takes, on however busy a machine: one that goes on for longer has found nothing.
+const TEST_SECONDS_MAX: Duration = Duration::from_mins(10);
+/// How much longer than without the bug a test goes on that waits for what will not come, and at least how long.
+const HANG_FACTOR: u32 = 4;
+const HANG_SECONDS_MIN: Duration = Duration::from_secs(5);
 /// Tests that run at once.
 const AT_ONCE: usize = 2;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -79,8 +82,8 @@ fn build() -> Programs {
     programs
 }
 
-/// Runs one test, with one bug or none.
-fn run(programs: &Programs, mutant: &Mutant, is_planted: bool) -> Ended {
+/// Runs one test, with one bug or none, for at most so long.
+fn run(programs: &Programs, mutant: &Mutant, is_planted: bool, at_most: Duration) -> Ended {
     let key = (mutant.package.to_owned(), mutant.target.to_owned());
     let program = programs.get(&key).unwrap_or_else(|| panic!("no tests {key:?} in {programs:?}"));
     let folder = if mutant.package == "jetstream-sim" { "testing" } else { "crates" };
@@ -92,7 +95,7 @@ fn run(programs: &Programs, mutant: &Mutant, is_planted: bool) -> Ended {
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("a test runs");
-    let deadline = Instant::now() + SECONDS_MAX;
+    let deadline = Instant::now() + at_most;
     loop {
         match child.try_wait().expect("a child") {
             Some(status) if status.success() => return Ended::Passed,
@@ -171,12 +174,27 @@ impl Tally {
 
     fn judge(&self, programs: &Programs, mutant: &Mutant) {
         let is_new = self.sound.lock().insert((mutant.package, mutant.target, mutant.test));
-        if is_new && run(programs, mutant, false) != Ended::Passed {
-            self.decide(mutant.test, false, ": it fails without a bug");
-            return;
+        let began = Instant::now();
+        // How long it takes without the bug says how long it must have gone on before it counts as one that hangs.
+        if is_new || mutant.hangs {
+            let ended = run(programs, mutant, false, TEST_SECONDS_MAX);
+            if ended != Ended::Passed {
+                let how = if ended == Ended::Hung {
+                    ": without a bug it does not end"
+                } else {
+                    ": it fails without a bug"
+                };
+                self.decide(mutant.test, false, how);
+                return;
+            }
         }
-        let ended = run(programs, mutant, true);
+        let at_most = if mutant.hangs {
+            (HANG_FACTOR * began.elapsed()).max(HANG_SECONDS_MIN)
+        } else {
+            TEST_SECONDS_MAX
+        };
+        let ended = run(programs, mutant, true, at_most);
         let how = if ended == Ended::Hung { " (it waits for ever)" } else { "" };
-        self.decide(&mutant.name(), ended != Ended::Passed, how);
+        self.decide(&mutant.name(), ended == if mutant.hangs { Ended::Hung } else { Ended::Failed }, how);
     }
 }
