@@ -66,7 +66,22 @@ pub enum KeySource {
     /// A file with JSON Web Keys or PEM, read again when it changes.
     File(PathBuf),
     /// A set of JSON Web Keys, fetched now and then.
-    Url(String),
+    Url(KeyUrl),
+}
+
+/// Where keys are fetched from.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct KeyUrl {
+    /// `https://`, or `http://` on this machine.
+    pub url: String,
+    /// The file with the certificates (PEM) that are trusted there in place of the public ones.
+    pub authority: Option<PathBuf>,
+}
+
+impl std::fmt::Display for KeyUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.url)
+    }
 }
 
 /// What is wrong with the file.
@@ -117,6 +132,9 @@ pub enum InvalidFile {
     /// A URL of keys that is not safe.
     #[error("issuer `{0}`: keys come from a file, from `https://…`, or from `http://` on this machine")]
     Keys(String),
+    /// Certificates for what is not fetched over TLS.
+    #[error("issuer `{0}`: `keys-ca` names a file, for keys from `https://…`")]
+    Authority(String),
     /// A time that is too short or too long.
     #[error("issuer `{0}`: `leeway-s` is at most {LEEWAY_S_MAX}, `refresh-s` at least {KEYS_RETRY_S}")]
     Times(String),
@@ -169,6 +187,7 @@ struct RawIssuer {
     issuer: String,
     audience: OneOrMore,
     keys: String,
+    keys_ca: Option<String>,
     scopes: Vec<String>,
     prefixes: Option<Vec<String>>,
     refresh_s: Option<u64>,
@@ -314,7 +333,15 @@ fn issuer(raw: RawIssuer, folder: &Path) -> Result<Issuer, InvalidFile> {
     if audience.is_empty() {
         return Err(InvalidFile::Audience(name));
     }
-    let keys = key_source(&raw.keys, folder).ok_or_else(|| InvalidFile::Keys(name.clone()))?;
+    let mut keys = key_source(&raw.keys, folder).ok_or_else(|| InvalidFile::Keys(name.clone()))?;
+    if let Some(authority) = raw.keys_ca {
+        match &mut keys {
+            KeySource::Url(from) if from.url.starts_with("https:") && !authority.is_empty() => {
+                from.authority = Some(folder.join(authority));
+            }
+            _ => return Err(InvalidFile::Authority(name)),
+        }
+    }
     let (refresh_s, leeway_s) = (raw.refresh_s.unwrap_or(KEYS_REFRESH_S), raw.leeway_s.unwrap_or(LEEWAY_S));
     if refresh_s < KEYS_RETRY_S || leeway_s > LEEWAY_S_MAX {
         return Err(InvalidFile::Times(name));
@@ -350,7 +377,8 @@ fn key_source(text: &str, folder: &Path) -> Option<KeySource> {
         "http" => is_local(),
         _ => false,
     };
-    (is_safe && !authority.as_str().contains('@')).then(|| KeySource::Url(text.to_owned()))
+    (is_safe && !authority.as_str().contains('@'))
+        .then(|| KeySource::Url(KeyUrl { url: text.to_owned(), authority: None }))
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use crate::AccessError;
 use crate::access::{Inner, State};
 use crate::counters::Counters;
-use crate::file::{AccessFile, KeySource};
+use crate::fetch::{FetchError, fetch, roots};
+use crate::file::{AccessFile, KeySource, KeyUrl};
 use crate::keys::KeySet;
 use crate::limits::{FILE_BYTES_MAX, KEYS_BYTES_MAX, KEYS_RETRY_S, KEYS_STALE_S, KEYS_TIMEOUT_S, LOOK_S};
 
@@ -25,14 +26,14 @@ use crate::limits::{FILE_BYTES_MAX, KEYS_BYTES_MAX, KEYS_RETRY_S, KEYS_STALE_S, 
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A token names a key of this URL that is not there.
-    Wanted(String),
+    Wanted(KeyUrl),
     /// What came of a fetch.
-    Fetched(String, Result<KeySet, String>),
+    Fetched(KeyUrl, Result<KeySet, FetchError>),
 }
 
 /// What is known of fetches, for whoever wonders whether to wait for one.
 #[derive(Debug, Default)]
-pub(crate) struct Fetching(Mutex<HashMap<String, Fetch>>);
+pub(crate) struct Fetching(Mutex<HashMap<KeyUrl, Fetch>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
@@ -43,15 +44,15 @@ struct Fetch {
 
 impl Fetching {
     /// Whether keys of this URL are on their way, or may be fetched again.
-    pub(crate) fn is_worth_waiting(&self, url: &str, now_ms: u64) -> bool {
+    pub(crate) fn is_worth_waiting(&self, url: &KeyUrl, now_ms: u64) -> bool {
         let all = self.0.lock();
         all.get(url).is_none_or(|fetch| fetch.is_under_way || fetch.may_begin(now_ms))
     }
 
     /// Notes that one begins, unless one is under way or was begun not long ago.
-    fn begin(&self, url: &str, now_ms: u64) -> bool {
+    fn begin(&self, url: &KeyUrl, now_ms: u64) -> bool {
         let mut all = self.0.lock();
-        let fetch = all.entry(url.to_owned()).or_default();
+        let fetch = all.entry(url.clone()).or_default();
         if fetch.is_under_way || (fetch.began_ms > 0 && !fetch.may_begin(now_ms)) {
             return false;
         }
@@ -59,7 +60,7 @@ impl Fetching {
         true
     }
 
-    fn end(&self, url: &str) {
+    fn end(&self, url: &KeyUrl) {
         if let Some(fetch) = self.0.lock().get_mut(url) {
             fetch.is_under_way = false;
         }
@@ -81,9 +82,16 @@ pub(crate) fn first(
     let file = parse(path, &read(&*env.disk, path, FILE_BYTES_MAX).map_err(unreadable(path))?)?;
     let mut keys = HashMap::new();
     for issuer in &file.issuers {
-        if let KeySource::File(path) = &issuer.keys {
-            let bytes = read(&*env.disk, path, KEYS_BYTES_MAX).map_err(unreadable(path))?;
-            keys.insert(issuer.keys.clone(), Arc::new(parse_keys(path, &bytes)?));
+        match &issuer.keys {
+            KeySource::File(path) => {
+                let bytes = read(&*env.disk, path, KEYS_BYTES_MAX).map_err(unreadable(path))?;
+                keys.insert(issuer.keys.clone(), Arc::new(parse_keys(path, &bytes)?));
+            }
+            // Whether its authorities can be read is known without asking anyone.
+            KeySource::Url(KeyUrl { authority: Some(path), .. }) => {
+                drop(roots(&*env.disk, path)?);
+            }
+            KeySource::Url(_) => {}
         }
     }
     Ok((file, keys))
@@ -152,7 +160,7 @@ struct Keeper {
     sender: Sender<Message>,
     file: Watched,
     key_files: HashMap<PathBuf, Watched>,
-    remotes: HashMap<String, Remote>,
+    remotes: HashMap<KeyUrl, Remote>,
 }
 
 impl Keeper {
@@ -224,7 +232,7 @@ impl Keeper {
                 }
                 KeySource::Url(url) => {
                     if self.look_at_remote(inner, url, refresh_s) && keys.remove(&source).is_some() {
-                        tracing::error!(url, "keys that could not be fetched for so long are no longer used");
+                        tracing::error!(%url, "keys that could not be fetched for so long are no longer used");
                         is_changed = true;
                     }
                 }
@@ -253,8 +261,8 @@ impl Keeper {
     }
 
     /// Counts on, and fetches if it is time. Whether what was fetched once is too old by now.
-    fn look_at_remote(&mut self, inner: &Inner, url: &str, refresh_s: u64) -> bool {
-        let remote = self.remotes.entry(url.to_owned()).or_default();
+    fn look_at_remote(&mut self, inner: &Inner, url: &KeyUrl, refresh_s: u64) -> bool {
+        let remote = self.remotes.entry(url.clone()).or_default();
         remote.age += LOOK_S;
         remote.tried = remote.tried.map(|tried| tried + LOOK_S);
         let is_stale = remote.age > KEYS_STALE_S.max(2 * refresh_s);
@@ -268,15 +276,18 @@ impl Keeper {
     }
 
     /// Fetches in a thread of its own: a slow issuer holds up nothing else.
-    fn fetch(&mut self, inner: &Inner, url: &str) {
+    fn fetch(&mut self, inner: &Inner, url: &KeyUrl) {
         if !inner.fetching.begin(url, inner.env.clock.now_ms()) {
             return;
         }
-        self.remotes.entry(url.to_owned()).or_default().tried = Some(0);
-        let (sender, target) = (self.sender.clone(), url.to_owned());
-        let fetching = move || drop(sender.send(Message::Fetched(target.clone(), fetch(&target))));
+        self.remotes.entry(url.clone()).or_default().tried = Some(0);
+        let (sender, disk, target) = (self.sender.clone(), inner.env.disk.clone(), url.clone());
+        let fetching = move || {
+            let fetched = fetch(&*disk, &target, Duration::from_secs(KEYS_TIMEOUT_S));
+            drop(sender.send(Message::Fetched(target, fetched)));
+        };
         if let Err(error) = thread::Builder::new().name("access-keys".to_owned()).spawn(fetching) {
-            tracing::error!(%error, url, "keys cannot be fetched");
+            tracing::error!(%error, %url, "keys cannot be fetched");
             inner.fetching.end(url);
         }
     }
@@ -293,10 +304,11 @@ impl Keeper {
                         Counters::one(&inner.counters.key_loads);
                         take_over(inner, &url, keys);
                     }
-                    Err(problem) => {
+                    Err(error) => {
+                        let problem = error.to_string();
                         Counters::one(&inner.counters.key_failures);
                         if remote.problem.as_ref() != Some(&problem) {
-                            tracing::error!(url, problem, "keys cannot be fetched; those in use stay in use");
+                            tracing::error!(%url, problem, "keys cannot be fetched; those in use stay in use");
                             remote.problem = Some(problem);
                         }
                     }
@@ -307,32 +319,17 @@ impl Keeper {
     }
 }
 
-fn take_over(inner: &Inner, url: &str, keys: KeySet) {
+fn take_over(inner: &Inner, url: &KeyUrl, keys: KeySet) {
     let old = inner.state();
-    let source = KeySource::Url(url.to_owned());
+    let source = KeySource::Url(url.clone());
     let is_used = old.file.issuers.iter().any(|issuer| issuer.keys == source);
     if !is_used || old.keys.get(&source).is_some_and(|known| **known == keys) {
         return;
     }
-    tracing::info!(url, keys = keys.len(), "the keys of an issuer have changed");
+    tracing::info!(%url, keys = keys.len(), "the keys of an issuer have changed");
     let mut all = old.keys.clone();
     all.insert(source, Arc::new(keys));
     inner.replace(State::new(&inner.options, old.file.clone(), all));
-}
-
-/// Fetches keys. Redirects are not followed: what a URL says is where its operator wants keys from.
-fn fetch(url: &str) -> Result<KeySet, String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .max_redirects(0)
-        .max_redirects_will_error(true)
-        .https_only(!url.starts_with("http://"))
-        .timeout_global(Some(Duration::from_secs(KEYS_TIMEOUT_S)))
-        .user_agent(concat!("alluvium/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
-    let bytes = answer.body_mut().with_config().limit(KEYS_BYTES_MAX).read_to_vec();
-    KeySet::parse(&bytes.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> AccessError {
@@ -351,7 +348,7 @@ fn parse_keys(path: &Path, bytes: &[u8]) -> Result<KeySet, AccessError> {
     KeySet::parse(bytes).map_err(|error| AccessError::Keys { path: path.to_owned(), error })
 }
 
-fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
     let len = file.len()?;
     if len > bytes_max {

@@ -13,6 +13,7 @@ mod bearer;
 mod caller;
 mod cors;
 mod counters;
+mod fetch;
 pub mod file;
 mod grants;
 mod guarded;

@@ -10,6 +10,10 @@ pub const GRANTS_MAX: usize = 256;
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Longest file or answer with keys, in bytes.
 pub const KEYS_BYTES_MAX: u64 = 256 * 1024;
+/// Longest head of an answer with keys, in bytes.
+pub const KEYS_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Longest file with the certificates of authorities, in bytes.
+pub const AUTHORITY_BYTES_MAX: u64 = 1024 * 1024;
 /// Keys of one issuer.
 pub const KEYS_MAX: usize = 64;
 /// Issuers of one file.

@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed, health, jetstream,
+    admin, exit_codes_help, feed, health, jetstream,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -100,7 +100,9 @@ fn flag(option: &OptionSpec) -> Arg {
         text => format!("[default: {text}] "),
     };
     let help = format!("{} {default}[env: {}]", option.help.trim(), option.variable());
-    Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help))
+    let arg = Arg::new(option.name).long(option.name).value_name(option.kind).help(StyledStr::from(help));
+    // What is `yes` or `no` is `yes` if it is only named.
+    if option.is_switch() { arg.num_args(0..=1).default_missing_value("yes") } else { arg }
 }
 
 /// What `alluvium serve --help` says after the options.
@@ -152,7 +154,8 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
             + &health::docs_markdown()
-            + &top::docs_markdown()),
+            + &top::docs_markdown()
+            + &admin::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::JetstreamOperations => {
             Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())

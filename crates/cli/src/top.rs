@@ -3,18 +3,20 @@
 mod view;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use alluvium_metrics::{Exposition, parse};
 use alluvium_server::config::{exit_codes, parse_seconds};
 use clap::Args;
+use ureq::tls::{RootCerts, TlsConfig};
 
 use self::view::view;
 use crate::exit_codes_help;
-use crate::stream::connection::Secret;
+use crate::stream::connection::{Secret, roots, token};
 use crate::stream::failure::Failure;
-use crate::stream::{TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE};
+use crate::stream::{TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE};
 
 /// How long a server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,6 +51,14 @@ pub(crate) struct TopArgs {
     #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
     token: Option<Secret>,
 
+    /// Read the token from this file, where `--token` is not given; it is read again before each look.
+    #[arg(long, env = TOKEN_FILE_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://`.
+    #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
     /// How long between two looks, such as `2` (seconds) or `1m`.
     #[arg(long, short, value_name = "TIME", value_parser = parse_seconds, default_value = "2")]
     interval: u64,
@@ -78,9 +88,11 @@ struct Look {
 }
 
 fn watch(args: &TopArgs) -> Result<(), Failure> {
+    let roots = roots(args.tls_ca.as_deref())?.unwrap_or(RootCerts::WebPki);
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(ANSWER_TIMEOUT))
         .http_status_as_error(false)
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
         .build()
         .into();
     let interval = Duration::from_secs(args.interval.max(1));
@@ -107,8 +119,8 @@ fn watch(args: &TopArgs) -> Result<(), Failure> {
 fn look(agent: &ureq::Agent, args: &TopArgs) -> Result<Look, Failure> {
     let url = format!("{}/metrics", args.url.trim_end_matches('/'));
     let mut request = agent.get(&url);
-    if let Some(token) = &args.token {
-        request = request.header("authorization", format!("Bearer {}", token.reveal()));
+    if let Some(token) = token(args.token.as_ref(), args.token_file.as_deref())? {
+        request = request.header("authorization", format!("Bearer {token}"));
     }
     let unreachable = |error: ureq::Error| Failure::Unavailable(format!("cannot read `{url}`: {error}"));
     let mut answer = request.call().map_err(unreachable)?;
@@ -176,6 +188,8 @@ pub(crate) fn docs_markdown() -> String {
          | flag | variable | default | meaning |\n|---|---|---|---|\n\
          | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server, or the address that its metrics have for themselves. |\n\
          | `--token` | `{TOKEN_VARIABLE}` | (none) | Sent as `Authorization: Bearer`. |\n\
+         | `--token-file` | `{TOKEN_FILE_VARIABLE}` | (none) | A file with the token, read before each look. |\n\
+         | `--tls-ca` | `{TLS_CA_VARIABLE}` | (none) | A file with certificates that are trusted in place of the public ones. |\n\
          | `--interval` | | `2` | Seconds, or a time such as `1m`, between two looks. |\n\
          | `--once` | | | Look twice, print what happened between, and end. |\n\n\
          ## Exit codes of `alluvium top`\n\n"

@@ -18,11 +18,12 @@ use crate::{Message, boundary::Located};
 
 /// Messages handed out at a time.
 const MESSAGES_MAX: usize = 1024;
-/// Bytes of a stored unit that are kept between two calls; the unit is read again for what follows them. A cut is held
-/// by whoever reads it, and there may be many who have stopped reading.
+/// Bytes of a stored unit that are kept between two calls, unless [`Bootstrap::set_window_bytes`] says otherwise; the
+/// unit is read again for what follows them. A cut is held by whoever reads it, and there may be many who have stopped
+/// reading.
 pub const BOOTSTRAP_WINDOW_BYTES: usize = 512 * 1024;
-/// Messages of a stored unit that are kept between two calls.
-const WINDOW_MESSAGES: usize = 16 * 1024;
+/// One message of a stored unit is kept between two calls for so many bytes that may be.
+const WINDOW_BYTES_PER_MESSAGE: usize = 128;
 
 /// How much a cut is to bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +129,15 @@ impl Engine {
         drop(shared);
         let to = inner.end_of_cut(&stream, from, end.tail, limits)?;
         let at_tail = to == end.tail;
-        let messages =
-            Messages { inner: inner.clone(), stream, next: from, end: to, window: None, _pin: pin };
+        let messages = Messages {
+            inner: inner.clone(),
+            stream,
+            next: from,
+            end: to,
+            window: None,
+            window_bytes: BOOTSTRAP_WINDOW_BYTES,
+            _pin: pin,
+        };
         Ok(Bootstrap { head, snapshot, from, end: to, at_tail, closed: at_tail && end.closed, messages })
     }
 }
@@ -188,6 +196,24 @@ impl Bootstrap {
     pub fn next_messages(&mut self) -> Option<Result<Vec<BootstrapMessage>, ReadFault>> {
         self.messages.next_messages()
     }
+
+    /// Keeps about so many bytes of a stored unit between two calls from now on, and hands out no more than about as many.
+    /// What is kept now is let go, to be read again. Less means that units are read more often.
+    pub fn set_window_bytes(&mut self, bytes: usize) {
+        if self.messages.window_bytes != bytes {
+            (self.messages.window_bytes, self.messages.window) = (bytes.max(1), None);
+        }
+    }
+
+    /// Lets go what is kept between two calls, to be read again.
+    pub fn forget_window(&mut self) {
+        self.messages.window = None;
+    }
+
+    /// Bytes that are kept between two calls.
+    pub fn kept_bytes(&self) -> usize {
+        self.messages.window.as_ref().map_or(0, |window| window.data.len())
+    }
 }
 
 /// The messages of a stream between two of its boundaries.
@@ -199,6 +225,7 @@ struct Messages {
     end: Offset,
     /// What comes next, as far as it was read.
     window: Option<Window>,
+    window_bytes: usize,
     _pin: Pin,
 }
 
@@ -214,8 +241,8 @@ impl Messages {
     fn next_messages(&mut self) -> Option<Result<Vec<BootstrapMessage>, ReadFault>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while self.next.position < self.end.position
-            && messages.len() < MESSAGES_MAX
-            && bytes < READ_BYTES_MAX as u64
+            && (messages.is_empty() || messages.len() < MESSAGES_MAX.min(self.messages_max()))
+            && bytes < READ_BYTES_MAX.min(self.window_bytes) as u64
         {
             match self.next_message() {
                 Ok(Some(message)) => {
@@ -230,6 +257,11 @@ impl Messages {
             }
         }
         (!messages.is_empty()).then_some(Ok(messages))
+    }
+
+    /// Most messages that are kept.
+    fn messages_max(&self) -> usize {
+        self.window_bytes / WINDOW_BYTES_PER_MESSAGE
     }
 
     /// The next message of the window, if there is one; else sees to the next window.
@@ -273,14 +305,14 @@ impl Messages {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while let Some(message) = rest.next_if(|message| {
             messages.is_empty()
-                || messages.len() < WINDOW_MESSAGES
-                    && bytes + message.length as usize <= BOOTSTRAP_WINDOW_BYTES
+                || messages.len() < self.messages_max()
+                    && bytes + message.length as usize <= self.window_bytes
         }) {
             bytes += message.length as usize;
             messages.push((message.length, message.ends_append));
         }
         let front = usize::try_from(position - located.extent.start().position).unwrap_or(usize::MAX);
-        let data = if bytes > BOOTSTRAP_WINDOW_BYTES {
+        let data = if bytes > self.window_bytes {
             Bytes::new()
         } else {
             // A copy, so that the rest of the unit is not held.
@@ -306,10 +338,10 @@ fn read_unit(located: &Located, held: &Held) -> Result<(Bytes, Lengths), ReadFau
                 Mutation::Create(create) => create.body,
                 _ => None,
             };
-            let append = append.ok_or_else(|| ReadFault("a record without data".to_owned()))?;
+            let append = append.ok_or_else(|| ReadFault::of("a record without data".to_owned()))?;
             Ok((append.data, Lengths::Record(append.lengths.into_iter())))
         }
-        (Extent::Record(_), Held::Table(_)) => Err(ReadFault("a record in a table".to_owned())),
+        (Extent::Record(_), Held::Table(_)) => Err(ReadFault::of("a record in a table".to_owned())),
     }
 }
 

@@ -102,7 +102,7 @@ impl Engine {
     pub fn for_each_stream(&self, mut visit: impl FnMut(&StreamPath, StreamEnd)) {
         let now_ms = self.inner.now_ms();
         for shard in &self.inner.shards {
-            let streams: Vec<Arc<Stream>> = shard.directory.read().values().cloned().collect();
+            let streams: Vec<Arc<Stream>> = shard.directory.read().streams().cloned().collect();
             for stream in streams.iter().filter(|stream| !stream.expired(now_ms)) {
                 let shared = stream.shared.lock();
                 let (tail, deleted) = (shared.tail, shared.deleted);

@@ -348,10 +348,28 @@ pub enum BatchError {
 ///
 /// It concerns the named range only: other ranges and other streams stay readable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ReadFault(pub(crate) String);
+#[error("{text}")]
+pub struct ReadFault {
+    text: String,
+    is_gone: bool,
+}
 
 impl ReadFault {
+    /// What is wrong, in words for the log.
+    pub(crate) fn of(text: String) -> Self {
+        Self { text, is_gone: false }
+    }
+
+    /// As [`of`](Self::of), of a stream that may have been deleted.
+    pub(crate) fn in_stream(text: String, is_gone: bool) -> Self {
+        Self { text, is_gone }
+    }
+
+    /// Whether nothing is wrong but that the stream was deleted meanwhile.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
     /// Names what failed, with its causes: the text is for the log.
     pub(crate) fn new(error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
@@ -360,7 +378,7 @@ impl ReadFault {
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        Self(text)
+        Self::of(text)
     }
 }
 
@@ -382,7 +400,7 @@ impl From<StorageError> for StoreError {
 
 impl From<ReadFault> for StoreError {
     fn from(fault: ReadFault) -> Self {
-        Self::Fault(StoreFault::Corrupt(fault.0))
+        Self::Fault(StoreFault::Corrupt(fault.text))
     }
 }
 

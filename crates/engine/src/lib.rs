@@ -25,7 +25,9 @@
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
 //! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
 //! | [`store`] | the store contract on an engine |
+//! | [`directory`] | streams by path, and walks over paths in order |
 //! | [`changes`] | which streams have changed, for a watcher |
+//! | [`survey`], [`retention`] | looking at all streams, and ending those that an operator's rules say are to go |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
@@ -46,6 +48,7 @@ mod contract;
 mod counters;
 mod create;
 mod delete;
+mod directory;
 mod engine;
 mod error;
 mod expiry;
@@ -68,10 +71,12 @@ mod recover;
 mod repeat;
 mod reply;
 mod request;
+mod retention;
 mod shard;
 mod snapshot;
 mod store;
 mod stream;
+mod survey;
 mod tables;
 mod threads;
 mod upload;
@@ -83,6 +88,7 @@ pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
 pub use crate::counters::{Counted, Stats};
+pub use crate::directory::PathWalk;
 pub use crate::engine::Engine;
 pub use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
@@ -99,5 +105,7 @@ pub use crate::read::{READ_BYTES_MAX, ReadPlan};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head, Terms};
+pub use crate::retention::{OVERDUE_MAX, Overdue, RetentionCause, RetentionRule};
 pub use crate::snapshot::{Snapshot, SnapshotHead, SnapshotTag};
 pub use crate::store::{EngineStore, WINDOW_BYTES_MAX};
+pub use crate::survey::Surveyed;

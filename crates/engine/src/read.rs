@@ -322,9 +322,10 @@ impl Inner {
     }
 }
 
-/// Cannot happen unless the index is wrong; then the reader learns it instead of getting other bytes.
+/// Happens when the stream was deleted, and cannot otherwise unless the index is wrong; then the reader learns it instead of getting other bytes.
 pub(crate) fn lost(stream: &Stream, position: u64) -> ReadFault {
-    ReadFault(format!("stream `{}` has no bytes at position {position}", stream.name()))
+    let text = format!("stream `{}` has no bytes at position {position}", stream.name());
+    ReadFault::in_stream(text, stream.shared.lock().deleted)
 }
 
 /// Both ends of an extent are within `u32` of each other.

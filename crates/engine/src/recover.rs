@@ -409,7 +409,7 @@ fn assemble(
         shards.push(Shard {
             index: u16::try_from(index).unwrap_or_default(),
             dir: shard.dir,
-            directory: RwLock::new(directory),
+            directory: RwLock::new(directory.into()),
             retained: Mutex::new(retained),
             bodies: Mutex::new(bodies),
             released,

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use alluvium_journal::{Manifest, Segments, StreamId, Table};
-use alluvium_protocol::StreamPath;
 use alluvium_tail::Recent;
 use parking_lot::{Mutex, RwLock};
 
 use crate::body::Released;
 use crate::committer::Committer;
+use crate::directory::Directory;
 use crate::expiry::Expiries;
 use crate::queue::Queue;
 use crate::stream::Stream;
@@ -22,7 +22,7 @@ pub(crate) struct Shard {
     pub(crate) index: u16,
     pub(crate) dir: PathBuf,
     /// Synced streams by path, the soft-deleted ones included.
-    pub(crate) directory: RwLock<HashMap<StreamPath, Arc<Stream>>>,
+    pub(crate) directory: RwLock<Directory>,
     /// Deleted streams that forks still need.
     pub(crate) retained: Mutex<HashMap<StreamId, Arc<Stream>>>,
     /// Bodies of snapshots, those being uploaded included.
@@ -62,14 +62,14 @@ impl Shard {
     pub(crate) fn show(&self, stream: Arc<Stream>) {
         self.expiries.watch(&stream);
         match stream.path.clone() {
-            Some(path) => drop(self.directory.write().insert(path, stream)),
+            Some(path) => self.directory.write().insert(path, stream),
             None => drop(self.bodies.lock().insert(stream.id, stream)),
         }
     }
 
     /// All streams whose bytes are needed: those in the directory, deleted ones that forks read, and bodies.
     pub(crate) fn all_streams(&self) -> Vec<Arc<Stream>> {
-        let mut streams: Vec<Arc<Stream>> = self.directory.read().values().cloned().collect();
+        let mut streams: Vec<Arc<Stream>> = self.directory.read().streams().cloned().collect();
         // Under a path that is in use again, a deleted stream is only here.
         streams.extend(self.retained.lock().values().cloned());
         streams.extend(self.bodies.lock().values().cloned());

@@ -5,7 +5,12 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header, uri::Authority};
 
-use crate::{Response, error_response};
+use crate::{Response, error_response, limits::HEADERS_MAX};
+
+/// What is said of a head of too many bytes.
+pub(crate) const HEAD_TOO_LARGE: &str = "the head of the request has more bytes than this server takes";
+/// What is said of one of too many headers.
+pub(crate) const TOO_MANY_HEADERS: &str = "the request has more headers than this server takes";
 
 /// Why a request is refused whatever it asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,6 +25,10 @@ pub(crate) enum Refusal {
     UnexpectedBody,
     /// `Expect` is something else than `100-continue` (RFC 9110 §10.1.1).
     Expectation,
+    /// The head of a request of HTTP/2 has more bytes than it may, counted as RFC 9113 §6.5.2 does.
+    HeadTooLarge,
+    /// It has more than [`HEADERS_MAX`] headers.
+    TooManyHeaders,
 }
 
 /// Checks a request. `is_ambiguous` says that its length is stated twice, which its headers do not show.
@@ -36,6 +45,25 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, is_ambiguous: bool) -
     // HTTP/2 may leave the authority away as HTTP/1.0 may; what it says has become `Host`.
     let has_host = headers.contains_key(header::HOST) || version != Version::HTTP_11;
     if has_host && is_only(headers, header::HOST, is_host) { Ok(()) } else { Err(Refusal::Host) }
+}
+
+/// Checks the size of a request's head, for HTTP/2, where the parser does not: it would refuse without a word.
+pub(crate) fn check_size<B>(request: &http::Request<B>, bytes_max: usize) -> Result<(), Refusal> {
+    /// What each header counts for besides its name and value.
+    const OVERHEAD: usize = 32;
+    if request.headers().len() > HEADERS_MAX {
+        return Err(Refusal::TooManyHeaders);
+    }
+    let uri = request.uri();
+    let pseudo = [
+        request.method().as_str(),
+        uri.scheme_str().unwrap_or_default(),
+        uri.authority().map_or("", Authority::as_str),
+        uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str),
+    ];
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
+    let bytes = pseudo.iter().map(|value| value.len() + OVERHEAD).sum::<usize>() + fields.sum::<usize>();
+    if bytes > bytes_max { Err(Refusal::HeadTooLarge) } else { Ok(()) }
 }
 
 /// Has a request of HTTP/2 look as one of HTTP/1.1 does: with the authority in `Host`, and a target that is a path
@@ -74,6 +102,8 @@ impl Refusal {
             Self::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "unsupported_transfer_coding"),
             Self::UnexpectedBody => (StatusCode::BAD_REQUEST, "unexpected_body"),
             Self::Expectation => (StatusCode::EXPECTATION_FAILED, "expectation_failed"),
+            Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
+            Self::TooManyHeaders => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers"),
         };
         let message = match self {
             Self::Host => "a request needs one `Host` header with a host in it",
@@ -83,6 +113,8 @@ impl Refusal {
             Self::TransferCoding => "`Transfer-Encoding` is understood as `chunked` and in no other way",
             Self::UnexpectedBody => "a `GET` or `HEAD` request over HTTP/2 has no body here",
             Self::Expectation => "`Expect` is understood as `100-continue` and in no other way",
+            Self::HeadTooLarge => HEAD_TOO_LARGE,
+            Self::TooManyHeaders => TOO_MANY_HEADERS,
         };
         let mut response = error_response(status, code, message);
         let headers = response.headers_mut();

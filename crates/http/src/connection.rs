@@ -59,7 +59,8 @@ impl<H: Handler> Connection<H> {
             Version::HTTP_2 if is_read(&request) && !request.body().is_end_stream() => {
                 Err(admission::Refusal::UnexpectedBody)
             }
-            Version::HTTP_2 => admission::settle_host(&mut request),
+            Version::HTTP_2 => admission::check_size(&request, self.shared.header_bytes_max)
+                .and_then(|()| admission::settle_host(&mut request)),
             _ => Ok(()),
         };
         let admitted =

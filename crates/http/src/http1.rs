@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     Body, BodyError, Handler,
+    admission::{HEAD_TOO_LARGE, TOO_MANY_HEADERS},
     connection::{Connection, Guard, IdleWatch},
     error::raw_error_response,
     framing::{Fault, Findings},
@@ -182,8 +183,8 @@ async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> st
         Fault::TooManyQueries => (StatusCode::SERVICE_UNAVAILABLE, "too_many_queries"),
     };
     let message = match fault {
-        Fault::HeadTooLarge => "the head of the request has more bytes than this server takes",
-        Fault::TooManyHeaders => "the request has more headers than this server takes",
+        Fault::HeadTooLarge => HEAD_TOO_LARGE,
+        Fault::TooManyHeaders => TOO_MANY_HEADERS,
         Fault::BareLineFeed => "a line of the request's head ends without a carriage return",
         Fault::MalformedQuery => "the query of the request is none",
         Fault::QueryTooLong => &*format!("the query of the request has more than {query_bytes_max} bytes"),

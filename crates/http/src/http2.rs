@@ -147,11 +147,13 @@ impl<'a, H> Watch<'a, H> {
 /// HTTP/2 within the limits of the server.
 fn builder<H>(shared: &Shared<H>, requests: Requests) -> http2::Builder<Requests> {
     let Front { streams_max, .. } = shared.front;
+    // A head beyond the limit is answered with what is wrong with it; one far beyond gets nothing but its status.
+    let head_bytes_max = shared.header_bytes_max.saturating_mul(2);
     let mut builder = http2::Builder::new(requests);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams_max)
-        .max_header_list_size(u32::try_from(shared.header_bytes_max).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(2 * QUEUED_BYTES_MAX)

@@ -12,7 +12,7 @@ pub mod request;
 pub mod signature;
 
 pub use config::{Config, InvalidConfig, Kind};
-pub use glob::{InvalidPattern, Pattern, PatternSet};
+pub use glob::{InvalidPattern, Pattern, PatternSet, Reach};
 pub use machine::{ClaimRefusal, Delivery, Due, Event, Fenced, Fencing, Phase, State, retry_delay_ms};
 pub use name::{InvalidName, name_of, parse_name};
 pub use request::{Ack, InvalidRequest, WakeRequest};

@@ -7,7 +7,7 @@ use crate::config::Config;
 /// How access is given.
 pub(crate) fn options(config: &Config) -> Options {
     if config.insecure && config.access_file.0.is_none() {
-        tracing::warn!(listen = %config.listen, "whoever reaches the server may do everything: `insecure = yes`");
+        tracing::warn!(listen = %config.listen, "whoever reaches the server may do everything: `--insecure`");
     }
     Options {
         doors: Doors::Server,

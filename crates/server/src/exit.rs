@@ -8,7 +8,7 @@ use alluvium_engine::OpenError;
 use alluvium_http::{BindError, StartError, TlsError};
 use alluvium_journal::FormatError;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::sight::OwnError;
 
 /// The data directory or the SQLite file is damaged, not ours, or of another version (`EX_DATAERR` of `sysexits.h`).
@@ -58,6 +58,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The options do not go with the data directory.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// Nobody can be let in.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -90,6 +93,7 @@ impl ServeError {
             | Self::Feeds(alluvium_feeds::OpenError::Locked) => EXIT_LOCKED,
             Self::Access(AccessError::Thread(_)) => EXIT_IO,
             Self::Access(_)
+            | Self::Config(_)
             | Self::Open(OpenError::Options(_))
             | Self::Tls(_)
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
@@ -135,6 +139,7 @@ impl ServeError {
             | Self::Bind(BindError::Io { .. })
             | Self::Start(_)
             | Self::Access(_)
+            | Self::Config(_)
             | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Subscriptions(_)

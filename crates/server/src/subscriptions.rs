@@ -24,6 +24,7 @@ pub(crate) fn open(config: &Config, store: &OpenStore, env: Env) -> Result<Optio
         webhook_timeout: config.webhook_timeout,
         webhook_loopback: config.webhook_loopback,
         key_rotation: config.webhook_key_rotation,
+        ..Options::default()
     };
     let transport = Arc::new(HttpTransport::new(options.webhook_loopback));
     let core = Core::open(engine, env, options)?;

@@ -54,3 +54,6 @@ pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Stored units that are read for bootstraps at once, over all connections.
 pub const BOOTSTRAP_LOADS_MAX: usize = 2;
+
+/// Bootstraps that hold messages at once while responses hold as much as they should, over all connections.
+pub const BOOTSTRAPS_SCARCE_MAX: usize = 256;

@@ -13,7 +13,7 @@ use ::http::{HeaderMap, header::EXPECT};
 use crate::{
     backend::Backend,
     http,
-    limits::BOOTSTRAP_LOADS_MAX,
+    limits::{BOOTSTRAP_LOADS_MAX, BOOTSTRAPS_SCARCE_MAX},
     options::Options,
     waiters::{Kind, Waiters},
 };
@@ -27,8 +27,11 @@ impl Streams {
     pub fn new(backend: Backend, env: Env, options: Options, shutdown: Shutdown) -> Self {
         let waiters = Waiters::new(options.waiters_max);
         let bodies = BodyBudget::new(options.bodies_bytes_max);
-        let bootstrap_loads = Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX));
-        Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_loads }))
+        let bootstrap_turns = BootstrapTurns {
+            loads: Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX)),
+            scarce: Arc::new(Semaphore::new(BOOTSTRAPS_SCARCE_MAX)),
+        };
+        Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_turns }))
     }
 }
 
@@ -74,8 +77,16 @@ pub(crate) struct State {
     pub(crate) shutdown: Shutdown,
     env: Env,
     bodies: BodyBudget,
-    /// Turns to read a stored unit for a bootstrap.
-    pub(crate) bootstrap_loads: Arc<Semaphore>,
+    pub(crate) bootstrap_turns: BootstrapTurns,
+}
+
+/// Turns of bootstraps, over all connections.
+#[derive(Clone, Debug)]
+pub(crate) struct BootstrapTurns {
+    /// To read a stored unit.
+    pub(crate) loads: Arc<Semaphore>,
+    /// To hold messages while responses hold as much as they should.
+    pub(crate) scarce: Arc<Semaphore>,
 }
 
 impl State {

@@ -155,6 +155,13 @@ impl Book {
         stream
     }
 
+    /// Moves a link on to where its stream ends now.
+    pub(crate) fn skip_to_end(&self, links: &mut Links, stream: u32) {
+        if let (Some(link), Some(end)) = (links.by_stream.get_mut(&stream), self.end(stream)) {
+            (link.incarnation, link.acked) = (Some(end.incarnation), Some(end.tail));
+        }
+    }
+
     /// Looks at one link again, now that the stream has changed or its cursor has. Returns whether there is something to
     /// read.
     pub(crate) fn meet(&mut self, (place, links): (u32, &mut Links), stream: u32) -> bool {

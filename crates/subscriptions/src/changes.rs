@@ -57,6 +57,9 @@ impl Core {
             self.book.set_end(stream, end);
             for place in self.book.followers(stream) {
                 if let Some((subscription, book)) = self.with_book(place) {
+                    if subscription.is_looking() {
+                        book.skip_to_end(&mut subscription.links, stream);
+                    }
                     book.meet((place, &mut subscription.links), stream);
                 }
                 concerned.insert(place);
@@ -67,13 +70,15 @@ impl Core {
             return;
         }
         // A stream that is new here is followed from its beginning by whoever's pattern means it.
-        let new = Link { glob: true, incarnation: Some(end.incarnation), ..Link::default() };
+        let incarnation = Some(end.incarnation);
         for place in self.patterns.matches(&name) {
             let has_room = self.book.links < self.options.links_max;
             let Some((subscription, book)) = self.with_book(place) else { continue };
-            if subscription.created.config.wake_stream.as_deref() == Some(&*name) {
+            if !subscription.is_meant(path) {
                 continue;
             }
+            let acked = subscription.is_looking().then_some(end.tail);
+            let new = Link { glob: true, incarnation, acked, ..Link::default() };
             let is_known =
                 book.number_of(path).is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));
             if !is_known && !has_room {

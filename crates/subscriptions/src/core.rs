@@ -13,6 +13,7 @@ use alluvium_env::Env;
 use alluvium_protocol::subscription::PatternSet;
 use bytes::Bytes;
 
+use crate::backfill::Backfill;
 use crate::book::Book;
 use crate::command::{Answer, Command, Refusal, Request, What};
 use crate::counters::{Counters, add, set};
@@ -53,6 +54,8 @@ pub struct Core {
     /// Deadlines and the places they are about. A place is looked at whatever its deadline is by then.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     pub(crate) sender: Sender,
+    /// Subscriptions that are being made and look for their streams, in their turns.
+    pub(crate) backfills: VecDeque<Backfill>,
     /// Commands from before there are keys.
     early: VecDeque<Command>,
 }
@@ -79,6 +82,7 @@ impl Core {
             writes: Vec::new(),
             timers: BinaryHeap::new(),
             sender: Sender::default(),
+            backfills: VecDeque::new(),
             early: VecDeque::new(),
         }
     }
@@ -185,6 +189,7 @@ impl Core {
             }
         }
         self.take_changes();
+        self.backfill();
         let mut due = HashSet::new();
         while let Some(Reverse((deadline_ms, place))) = self.timers.peek().copied() {
             if deadline_ms > now_ms {
@@ -203,6 +208,9 @@ impl Core {
 
     /// When [`run`](Self::run) has something to do though nothing else happens, in Unix milliseconds.
     pub fn deadline_ms(&self) -> u64 {
+        if self.is_looking() {
+            return 0;
+        }
         let timer_ms = self.timers.peek().map_or(u64::MAX, |Reverse((deadline_ms, _))| *deadline_ms);
         let keys_ms = match (self.keys_busy, self.keys.is_empty()) {
             (true, _) => u64::MAX,
@@ -445,6 +453,10 @@ impl Core {
             Ok(_) => self.keys = keys,
             Err(error) => {
                 tracing::warn!(%error, "signing keys were not written");
+                // Who waits for the first ones is not left without an answer.
+                for command in std::mem::take(&mut self.early) {
+                    drop(command.reply.send(Err(error.refusal())));
+                }
                 self.keys_blocked_until_ms = self.now_ms().saturating_add(BLOCKED_MS);
             }
         }

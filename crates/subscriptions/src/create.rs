@@ -1,17 +1,14 @@
-//! Making a subscription: its links begin where its streams end now.
+//! Making a subscription: whether it may be, and when it is. What it follows is found by [`backfill`](crate::backfill).
 
-use alluvium_protocol::subscription::{Config, Kind, name_of, parse_name};
+use alluvium_protocol::subscription::{Config, Kind};
 use alluvium_protocol::{Incarnation, Offset};
-use bytes::Bytes;
 use http::StatusCode;
 
-use crate::book::Link;
 use crate::command::{Answer, Refusal, What};
 use crate::core::Core;
-use crate::record::{Created, Entry, RECORD_LINKS_MAX, Record, StoredLink};
-use crate::subscription::{History, Reply, Subscription};
+use crate::record::Created;
+use crate::subscription::{History, Reply, Stage, Subscription};
 use crate::target::check_target;
-use crate::write::{self, Purpose, Write};
 
 impl Core {
     /// Answers a request about a subscription that is not there.
@@ -39,19 +36,7 @@ impl Core {
         let history =
             History { incarnation: Incarnation(0), tail: Offset::ZERO, bytes: 0, snapshot_bytes: 0 };
         let place = self.insert(created, history);
-        if !self.fill(place) {
-            self.remove(place);
-            let max = self.options.links_max;
-            drop(reply.send(Err(Refusal::TooMany(format!("{max} followed streams")))));
-            return;
-        }
-        let records = self.first_records(place);
-        let Some(subscription) = self.at_mut(place) else { return };
-        subscription.is_busy = true;
-        subscription.history.bytes = records.iter().map(|record| record.len() as u64).sum();
-        let (serial, path) = (subscription.serial, subscription.path());
-        let future = write::create(self.engine.clone(), path, records);
-        self.writes.push(Write::new(Some((place, serial)), Purpose::Create(Some(reply)), future));
+        self.begin_backfill(place, reply);
     }
 
     /// Takes a subscription into memory, without links.
@@ -72,65 +57,10 @@ impl Core {
         place
     }
 
-    /// Links what there is. Tells whether there was room.
-    fn fill(&mut self, place: u32) -> bool {
-        let Some(subscription) = self.at(place) else { return false };
-        let config = &subscription.created.config;
-        let mut links: Vec<_> = config
-            .streams
-            .iter()
-            .filter_map(|name| parse_name(name).ok())
-            .map(|path| (self.link_at_tail(&path), self.engine.end_of(&path), path))
-            .collect();
-        if subscription.pattern.is_some() {
-            let room = self.options.links_max.saturating_sub(self.book.links).saturating_add(1);
-            self.engine.for_each_stream(|path, end| {
-                let is_meant = name_of(path).is_some_and(|name| subscription.is_meant(&name));
-                if is_meant && links.len() <= room {
-                    let (incarnation, acked) = (Some(end.incarnation), Some(end.tail));
-                    let link = Link { explicit: false, glob: true, incarnation, acked };
-                    links.push((link, Some(end), path.clone()));
-                }
-            });
-        }
-        if self.book.links + links.len() > self.options.links_max {
-            return false;
-        }
-        for (link, end, path) in links {
-            let Some((subscription, book)) = self.with_book(place) else { return false };
-            book.link((place, &mut subscription.links), &path, end, link, |known| {
-                known.explicit |= link.explicit;
-                known.glob |= link.glob;
-            });
-        }
-        self.count();
-        true
-    }
-
-    /// The records that begin a history. What has nothing to be read again is found again without them.
-    fn first_records(&self, place: u32) -> Vec<Bytes> {
-        let Some(subscription) = self.at(place) else { return Vec::new() };
-        let links: Vec<StoredLink> = subscription
-            .links
-            .by_stream
-            .iter()
-            .filter(|(_, link)| link.explicit || link.acked.is_some_and(|acked| acked > Offset::ZERO))
-            .filter_map(|(stream, link)| Some(StoredLink::of(self.book.path(*stream)?, link)))
-            .collect();
-        let mut records: Vec<Vec<Entry>> =
-            links.chunks(RECORD_LINKS_MAX).map(|links| vec![Entry::Links(links.to_vec())]).collect();
-        let created = Entry::Created(Box::new(subscription.created.clone()));
-        match records.last_mut() {
-            Some(last) => last.push(created),
-            None => records.push(vec![created]),
-        }
-        records.into_iter().map(|entries| Bytes::from(Record::to_bytes(entries))).collect()
-    }
-
     /// A subscription's creation is durable.
     pub(crate) fn installed(&mut self, place: u32, reply: Option<Reply>) {
         let Some(subscription) = self.at_mut(place) else { return };
-        subscription.is_installed = true;
+        subscription.stage = Stage::Installed;
         let Some(subscription) = self.at(place) else { return };
         let body = self.describe(subscription, &subscription.created.origin);
         if let Some(reply) = reply {

@@ -1,5 +1,7 @@
 //! Subscriptions as documents: what they are, and what a wake tells of their streams.
 
+use std::borrow::Cow;
+
 use alluvium_protocol::subscription::{Kind, name_of};
 use alluvium_protocol::{Offset, offset};
 use bytes::Bytes;
@@ -44,18 +46,21 @@ impl Core {
     ) -> Bytes {
         let config = &subscription.created.config;
         let base = self.options.public_url.as_deref().unwrap_or(origin);
-        let mut streams: Vec<(String, &Link)> = subscription
+        let mut streams: Vec<(Cow<'_, str>, &Link)> = subscription
             .links
             .by_stream
             .iter()
-            .filter_map(|(stream, link)| Some((name_of(self.book.path(*stream)?)?.into_owned(), link)))
-            .filter(|(name, _)| after.is_none_or(|after| name.as_str() > after))
+            .filter_map(|(stream, link)| Some((name_of(self.book.path(*stream)?)?, link)))
+            .filter(|(name, _)| after.is_none_or(|after| **name > *after))
             .collect();
         let limit = limit.clamp(1, LISTED_STREAMS_MAX);
         let has_more = streams.len() > limit;
+        if has_more {
+            streams.select_nth_unstable_by(limit, |a, b| a.0.cmp(&b.0));
+            streams.truncate(limit);
+        }
         streams.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        streams.truncate(limit);
-        let stream = |(name, link): &(String, &Link)| json!({ "path": name, "link_type": link_type(link), "acked_offset": acked_offset(link) });
+        let stream = |(name, link): &(Cow<'_, str>, &Link)| json!({ "path": name, "link_type": link_type(link), "acked_offset": acked_offset(link) });
         let streams: Vec<Value> = streams.iter().map(stream).collect();
         let signing = || {
             json!({

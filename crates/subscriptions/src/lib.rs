@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`core`] | commands, changes and time become decisions, and durable decisions effects |
 //! | [`wakes`] | which decision a request, a delivery or the time leads to |
+//! | [`create`], [`backfill`] | making a subscription, and what there is for it to follow |
 //! | [`book`] | which subscription follows which stream, and how far it has come |
 //! | [`changes`] | what has changed, and whom that concerns |
 //! | [`record`], [`load`] | decisions as they are written, and read again |
@@ -20,6 +21,7 @@
 //! | [`service`] | the thread that all of it runs on |
 //! | [`http`] | the surface |
 
+mod backfill;
 mod book;
 mod changes;
 mod command;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use alluvium_engine::{BootstrapLimits, Engine, LookupError, ReadError, ReadFault, StreamReader};
 use alluvium_env::Env;
-use alluvium_protocol::subscription::{State, name_of};
+use alluvium_protocol::subscription::State;
 use alluvium_protocol::{Offset, StreamPath};
 
 use crate::book::Link;
@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::record::{Created, Entry, Record, StoredLink, VERSION};
-use crate::subscription::{History, id_of};
+use crate::subscription::{History, Stage, id_of};
 use crate::wakes::holds_lease;
 use crate::write::keys_path;
 
@@ -109,13 +109,13 @@ impl Core {
         for (path, mut link) in read.links {
             let end = self.engine.end_of(&path);
             let Some((subscription, book)) = self.with_book(place) else { continue };
-            link.glob = name_of(&path).is_some_and(|name| subscription.is_meant(&name));
+            link.glob = subscription.is_meant(&path);
             if link.glob || link.explicit {
                 book.link((place, &mut subscription.links), &path, end, link, |_| {});
             }
         }
         let Some(subscription) = self.at_mut(place) else { return Ok(()) };
-        (subscription.state, subscription.is_installed) = (read.state, true);
+        (subscription.state, subscription.stage) = (read.state, Stage::Installed);
         if holds_lease(&subscription.state.phase) {
             crate::counters::add(&self.counters.leases);
         }

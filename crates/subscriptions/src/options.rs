@@ -26,6 +26,8 @@ pub const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
 pub const COMMANDS_MAX: usize = 1_024;
 /// Requests that wait for one subscription.
 pub const WAITING_MAX: usize = 64;
+/// Streams that a new subscription looks at before others have their turn.
+pub const LOOKS_MAX_DEFAULT: usize = 1_024;
 /// Bytes of a subscription's history at which a snapshot replaces it, if that is at most half as long.
 pub const HISTORY_BYTES_MIN: u64 = 64 * 1024;
 
@@ -39,6 +41,9 @@ pub struct Options {
     pub subscriptions_max: usize,
     /// Most links of streams to subscriptions.
     pub links_max: usize,
+    /// Most streams that a subscription that is being made looks at, or writes into one record, before others have their
+    /// turn.
+    pub looks_max: usize,
     /// Most webhooks under way.
     pub deliveries_max: usize,
     /// Most time for a webhook.
@@ -55,6 +60,7 @@ impl Default for Options {
             public_url: None,
             subscriptions_max: SUBSCRIPTIONS_MAX_DEFAULT,
             links_max: LINKS_MAX_DEFAULT,
+            looks_max: LOOKS_MAX_DEFAULT,
             deliveries_max: DELIVERIES_MAX_DEFAULT,
             webhook_timeout: WEBHOOK_TIMEOUT_DEFAULT,
             webhook_loopback: false,

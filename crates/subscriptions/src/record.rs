@@ -11,8 +11,6 @@ use crate::delivery::Cursor;
 
 /// The version of the format.
 pub(crate) const VERSION: u8 = 1;
-/// Links in one record.
-pub(crate) const RECORD_LINKS_MAX: usize = 10_000;
 
 /// What was decided at one moment.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

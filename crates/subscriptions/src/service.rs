@@ -9,6 +9,7 @@ use std::time::Duration;
 use alluvium_engine::ChangeWatch;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::command::{Answer, Command, Refusal, Request};
@@ -129,6 +130,7 @@ async fn drive(
                 None => return,
             },
             () = watch.changed() => sleep(GATHER).await,
+            () = yield_now(), if core.is_looking() => {}
             () = sleep(wait) => {}
         }
     }

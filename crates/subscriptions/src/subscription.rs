@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use alluvium_protocol::subscription::{Kind, Pattern, State};
+use alluvium_protocol::subscription::{Kind, Pattern, State, parse_name};
 use alluvium_protocol::{Incarnation, Offset, StreamPath};
 
 use crate::book::Links;
@@ -21,11 +21,11 @@ pub(crate) struct Subscription {
     pub(crate) created: Created,
     pub(crate) config_hash: String,
     pub(crate) pattern: Option<Pattern>,
+    wake_stream: Option<StreamPath>,
     pub(crate) state: State,
     pub(crate) links: Links,
     pub(crate) history: History,
-    /// Its creation is durable. Before that, nobody is told of it.
-    pub(crate) is_installed: bool,
+    pub(crate) stage: Stage,
     /// A decision of it is being written. Others wait.
     pub(crate) is_busy: bool,
     pub(crate) waiting: VecDeque<Step>,
@@ -35,6 +35,17 @@ pub(crate) struct Subscription {
     pub(crate) blocked_until_ms: u64,
     /// The deadline that the timer knows.
     pub(crate) timer_ms: Option<u64>,
+}
+
+/// How far its making has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has not looked at every stream that it may follow: its links go along with the ends of theirs.
+    Looking,
+    /// It is being written down. Nobody is told of it before that is durable.
+    Made,
+    /// It is there.
+    Installed,
 }
 
 /// The stream with a subscription's decisions.
@@ -69,11 +80,12 @@ impl Subscription {
             config_hash: created.config.hash(),
             // It was a pattern when it was written down.
             pattern: created.config.pattern.as_deref().and_then(|pattern| Pattern::parse(pattern).ok()),
+            wake_stream: created.config.wake_stream.as_deref().and_then(|name| parse_name(name).ok()),
             created,
             state: State::default(),
             links: Links::default(),
             history,
-            is_installed: false,
+            stage: Stage::Made,
             is_busy: false,
             waiting: VecDeque::new(),
             is_sending: false,
@@ -104,10 +116,15 @@ impl Subscription {
         self.state.is_sending() && !self.is_sending
     }
 
-    /// Whether its pattern means the stream with this name. It does not follow its own wakes.
-    pub(crate) fn is_meant(&self, name: &str) -> bool {
-        let is_own = self.created.config.wake_stream.as_deref() == Some(name);
-        !is_own && self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name))
+    /// Whether its links are where their streams end.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.stage == Stage::Looking
+    }
+
+    /// Whether its pattern means this stream. It does not follow its own wakes.
+    pub(crate) fn is_meant(&self, path: &StreamPath) -> bool {
+        self.wake_stream.as_ref() != Some(path)
+            && self.pattern.as_ref().is_some_and(|pattern| pattern.matches_path(path))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::counters::add;
 use crate::delivery::{Cursor, Delivered, Outcome};
 use crate::record::{Entry, StoredLink};
-use crate::subscription::{Reply, Step, Subscription};
+use crate::subscription::{Reply, Stage, Step, Subscription};
 use crate::write::{self, Purpose, Write};
 
 /// What is decided, and the answer to be given once that is durable.
@@ -328,7 +328,7 @@ impl Core {
     /// sending could not be written down either, and it would be sent again and again.
     pub(crate) fn tick(&mut self, place: u32, now_ms: u64) {
         let Some(subscription) = self.at_mut(place) else { return };
-        if !subscription.is_installed || now_ms < subscription.blocked_until_ms {
+        if subscription.stage != Stage::Installed || now_ms < subscription.blocked_until_ms {
             return;
         }
         let is_pending = subscription.is_pending();
@@ -371,8 +371,7 @@ impl Core {
                     let Some(path) = link.path() else { continue };
                     let end = self.engine.end_of(&path);
                     let Some((subscription, book)) = self.with_book(place) else { return };
-                    let glob =
-                        name_of(&path).is_some_and(|name| subscription.is_meant(&name)) && end.is_some();
+                    let glob = end.is_some() && subscription.is_meant(&path);
                     let (incarnation, acked) = (link.incarnation(), link.offset());
                     let new = Link { explicit: true, glob, incarnation, acked };
                     book.link((place, &mut subscription.links), &path, end, new, |link| link.explicit = true);

@@ -218,7 +218,7 @@ fn refusals_to_start(binary: &Path, report: &mut Report) -> Result<()> {
         ensure!(output.status.code() == Some(EXIT_CONFIG), "{:?}: {said}", output.status);
         ensure!(said.contains("access-file") && said.contains("insecure"), "{said}");
         ensure!(!scratch.path().join("data").exists(), "it has made a data directory");
-        launch.flags = vec!["--insecure".to_owned(), "yes".to_owned()];
+        launch.flags = vec!["--insecure".to_owned()];
         launch.start()?.stop()?;
         launch.flags = tokens.flags().to_vec();
         launch.start()?.stop().map(drop)

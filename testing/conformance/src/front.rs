@@ -137,8 +137,12 @@ fn streams(binary: &Path, server: &Server, root: &Path, other: &Path) -> Result<
     )?;
     let read = said(alluvium(binary, server, &["stream", "read", "cli/tls"]).arg("--tls-ca").arg(root))?;
     ensure!(read.contains("hello"), "`{read}` was read");
+    let top = ["top", "--once", "--interval", "1"];
+    let shown = said(alluvium(binary, server, &top).arg("--tls-ca").arg(root))?;
+    ensure!(shown.contains("ready"), "`{shown}` was shown");
     for refused in [
         output(alluvium(binary, server, &["stream", "read", "cli/tls"]).args(quick))?,
+        output(&mut alluvium(binary, server, &top))?,
         output(
             alluvium(binary, server, &["stream", "read", "cli/tls"])
                 .args(quick)

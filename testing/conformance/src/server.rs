@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -21,6 +21,11 @@ const STOP_SECONDS_MAX: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Lines of output kept for error messages.
 const OUTPUT_LINES_MAX: usize = 40;
+
+/// An address that nobody has just now.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
 
 /// What keeps the streams of a server under test.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]

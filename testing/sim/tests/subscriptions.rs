@@ -118,7 +118,9 @@ impl World {
         };
         let engine =
             Engine::open(self.env(), Path::new("/data"), options).map_err(|error| error.to_string())?;
-        let core = Core::open(engine.clone(), self.env(), subscriptions::Options::default());
+        // A subscription that is made has to look several times.
+        let subscriptions = subscriptions::Options { looks_max: 2, ..subscriptions::Options::default() };
+        let core = Core::open(engine.clone(), self.env(), subscriptions);
         self.core = Some(core.map_err(|error| error.to_string())?);
         self.engine = Some(engine);
         Ok(())
@@ -144,7 +146,8 @@ impl World {
             let mut cx = Context::from_waker(Waker::noop());
             let wrote = self.core().poll_writes(&mut cx).is_ready();
             self.take_deliveries();
-            if !wrote && (!self.core().is_writing() || self.disk.is_down() || !self.is_running()) {
+            let is_busy = self.core().is_writing() || self.core().is_looking();
+            if !wrote && (!is_busy || self.disk.is_down() || !self.is_running()) {
                 return;
             }
         }

@@ -25,7 +25,10 @@ fn everything_that_can_be_said_is_read() {
     let rates = Rates { requests_per_s: Some(50), append_bytes_per_s: Some(1 << 20) };
     assert_eq!((ingest.rates, ingest.actors.as_ref().unwrap().len()), (Some(rates), 1));
     let [by_url, by_file] = &file.issuers[..] else { panic!("{:?}", file.issuers) };
-    assert_eq!(by_url.keys, KeySource::Url("https://id.example/jwks.json".to_owned()));
+    assert_eq!(
+        by_url.keys,
+        KeySource::Url(KeyUrl { url: "https://id.example/jwks.json".to_owned(), authority: None })
+    );
     assert_eq!((by_url.refresh_s, by_url.leeway_s, by_url.claims.scope.as_str()), (60, 5, "permissions"));
     assert!(by_url.ceiling.may(Scope::Write, "/ds/x") && !by_url.ceiling.may(Scope::Read, "/v1"));
     assert_eq!(by_file.keys, KeySource::File(PathBuf::from("/etc/alluvium/keys/own.pem")));
@@ -70,12 +73,21 @@ fn what_is_wrong_is_told_by_its_place() {
         (issuer("keys = \"ftp://id.example/k\"\n"), "https://"),
         (issuer("keys = \"k\"\nleeway-s = 301\n"), "leeway"),
         (issuer("keys = \"k\"\nrefresh-s = 1\n"), "refresh"),
+        (issuer("keys = \"k\"\nkeys-ca = \"ca.pem\"\n"), "keys-ca"),
+        (issuer("keys = \"http://127.0.0.1/k\"\nkeys-ca = \"ca.pem\"\n"), "keys-ca"),
+        (issuer("keys = \"https://a/k\"\nkeys-ca = \"\"\n"), "keys-ca"),
         (issuer("keys = \"k\"\n").replace("\"b\"", "[]"), "audience"),
     ] {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error} for {text}");
     }
     assert!(parse(&issuer("keys = \"http://127.0.0.1:8000/k\"\n")).is_ok());
+    let private = parse(&issuer("keys = \"https://id.lan/k\"\nkeys-ca = \"ca.pem\"\n")).unwrap();
+    let authority = Some(PathBuf::from("/etc/alluvium/ca.pem"));
+    assert_eq!(
+        private.issuers[0].keys,
+        KeySource::Url(KeyUrl { url: "https://id.lan/k".to_owned(), authority })
+    );
     let many: String =
         (0..=ISSUERS_MAX).map(|n| issuer("keys = \"k\"\n").replace("\"a\"", &format!("\"{n}\""))).collect();
     assert_eq!(parse(&many), Err(InvalidFile::TooManyIssuers));

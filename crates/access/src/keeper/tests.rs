@@ -42,15 +42,19 @@ fn ok(body: &str) -> String {
     answer("200 OK", body)
 }
 
+fn fetched(url: String) -> Result<KeySet, FetchError> {
+    fetch(&RealDisk, &KeyUrl { url, authority: None }, Duration::from_secs(KEYS_TIMEOUT_S))
+}
+
 #[test]
 fn keys_are_fetched_as_they_are_or_not_at_all() {
-    assert_eq!(fetch(&serve(vec![ok(SET)]).0).unwrap().len(), 3);
+    assert_eq!(fetched(serve(vec![ok(SET)]).0).unwrap().len(), 3);
     let moved = answer("302 Found\r\nlocation: http://127.0.0.1:1/", "");
     let long = ok(&format!("{{\"keys\":[{}", " ".repeat(usize::try_from(KEYS_BYTES_MAX).unwrap())));
     for bad in [answer("404 Not Found", SET), answer("500 Oh", SET), moved, ok("{}"), ok("<html>"), long] {
-        fetch(&serve(vec![bad.clone()]).0).expect_err(&bad[..60.min(bad.len())]);
+        fetched(serve(vec![bad.clone()]).0).expect_err(&bad[..60.min(bad.len())]);
     }
-    fetch("http://127.0.0.1:1/").unwrap_err();
+    fetched("http://127.0.0.1:1/".to_owned()).unwrap_err();
 }
 
 /// Who is let in by keys of this URL, with a thread that keeps up with them.
@@ -102,7 +106,7 @@ fn a_request_waits_for_no_fetch_and_keys_that_cannot_be_fetched_again_stay() {
     // What fails afterwards changes nothing.
     for failures in [2, 3] {
         clock.advance_ms(KEYS_RETRY_S * 1000);
-        let _ = access.inner().ask_for_keys(&KeySource::Url(url.clone()));
+        let _ = access.inner().ask_for_keys(&KeySource::Url(KeyUrl { url: url.clone(), authority: None }));
         until(|| access.counts().key_failures == failures);
         assert_eq!(decided(&access), Ok(()));
     }

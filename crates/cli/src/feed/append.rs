@@ -104,7 +104,7 @@ pub(super) fn run(place: &Place, args: &AppendArgs) -> Result<(), Failure> {
         .namespace
         .as_deref()
         .map(|name| Namespace::parse(name).map_err(|error| Failure::Usage(format!("`{name}`: {error}"))));
-    let marker = watch_over(Work::Appending, place.notes())?;
+    let marker = watch_over(Work::Appending, place.notes(), None)?;
     let namespace = namespace.transpose()?;
     let mut writer =
         Writer { opened: &opened, feed: &feed, namespace, marker, appended: 0, last_sequence: None };

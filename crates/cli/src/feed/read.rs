@@ -56,7 +56,7 @@ pub(super) fn run(place: &Place, args: &ReadArgs) -> Result<(), Failure> {
             format!("the server has removed blocks below position {below}: what is older may be missing");
         place.notes().note(&note);
     }
-    let _marker = watch_over(Work::Printing, place.notes())?;
+    let _marker = watch_over(Work::Printing, place.notes(), None)?;
     let mut printer = Printer::new(&args.format);
     let mut left = args.limit.unwrap_or(usize::MAX);
     let mut after = if args.after == 0 { After::Start } else { After::Position(args.after) };

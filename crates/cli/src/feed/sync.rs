@@ -31,7 +31,7 @@ pub(super) struct SyncArgs {
 
 pub(super) fn run(place: &Place, args: &SyncArgs) -> Result<(), Failure> {
     let opened = place.open()?;
-    let marker = watch_over(Work::Appending, place.notes())?;
+    let marker = watch_over(Work::Appending, place.notes(), None)?;
     if args.follow {
         let mut last = None;
         return follow::while_synchronising(place, &opened, false, || {

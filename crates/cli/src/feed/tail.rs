@@ -51,7 +51,7 @@ pub(super) struct TailArgs {
 pub(super) fn run(place: &Place, args: &TailArgs) -> Result<(), Failure> {
     let opened = place.open()?;
     let feed = args.feed.as_deref().map(id).transpose()?;
-    let _marker = watch_over(Work::Printing, place.notes())?;
+    let _marker = watch_over(Work::Printing, place.notes(), None)?;
     let mut tail = Tail::new(&opened, feed, args)?;
     follow::while_synchronising(place, &opened, args.offline, || tail.print_new(&opened.space))
 }

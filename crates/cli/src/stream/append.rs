@@ -9,16 +9,18 @@ use clap::Args;
 use ureq::http::Method;
 
 use super::client::CONTENT_TYPE;
-use super::client::{Call, Client};
+use super::client::{Answer, Call, Client};
 use super::connection::ConnectionArgs;
 use super::failure::Failure;
 use super::follow::is_json;
 use super::head::head;
 use super::input::{Batches, Framing};
 use super::interrupt::{Work, watch_over};
+use super::notes;
 use super::progress::Progress;
 use super::report::ReportArgs;
 use super::target::Target;
+use alluvium_protocol::header::STREAM_NEXT_OFFSET;
 use writer::{Appended, Producer, Writer};
 
 /// What the protocol gives a stream that is created without a content type (PROTOCOL §5.1).
@@ -41,7 +43,7 @@ cannot be reached, restarts or answers 429 or 503: nothing is doubled and nothin
 a random one, unless --producer-id gives one that later commands can give again: then a command that is \
 run twice with the same --message arguments appends once.
 
-A command that fails or is stopped says how much of its input was appended, and the next offset if anything was.";
+A command that fails or is stopped says how much of its input was appended, and the next offset as far as it knows it.";
 
 /// Arguments of `alluvium stream append`.
 #[derive(Debug, Args)]
@@ -111,10 +113,12 @@ impl ProducerArgs {
 pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), Failure> {
     let client = connection.client()?;
     let target = connection.target(&args.stream)?;
-    let content_type = content_type(&client, &target, args)?;
+    let (content_type, tail) = content_type(&client, &target, args)?;
     let json = is_json(&content_type);
-    let marker = watch_over(Work::Appending, connection.notes())?;
+    let at = tail.as_deref().map(|tail| notes::place(tail, false));
+    let marker = watch_over(Work::Appending, connection.notes(), at)?;
     let mut writer = Writer::new(client, target, content_type, args.producer.producer()?, marker);
+    writer.begin_at(tail);
     let outcome = if args.messages.is_empty() {
         let framing = match (args.lines, json) {
             (false, false) => Framing::Bytes,
@@ -130,33 +134,42 @@ pub(crate) fn run(connection: &ConnectionArgs, args: &AppendArgs) -> Result<(), 
     if outcome.is_err() {
         notes.note(writer.covered());
     }
-    match writer.place() {
-        Some(place) => notes.place(&place, &outcome, Work::Appending),
-        None if outcome.is_ok() => notes.note("standard input is empty: nothing appended"),
-        None => {}
+    if outcome.is_ok() && !writer.has_appended() {
+        notes.note("standard input is empty: nothing appended");
+    } else if let Some(place) = writer.place() {
+        notes.place(&place, &outcome, Work::Appending);
     }
     let already_appended = outcome?;
     args.report.print(&writer.report(already_appended))
 }
 
-/// The stream's content type, which appends must name; creates the stream if asked to.
-fn content_type(client: &Client, target: &Target, args: &AppendArgs) -> Result<String, Failure> {
+/// The stream's content type, which appends must name, and where it ends, if that is told; creates the stream if asked to.
+fn content_type(
+    client: &Client,
+    target: &Target,
+    args: &AppendArgs,
+) -> Result<(String, Option<String>), Failure> {
     if let (Some(content_type), false) = (&args.content_type, args.create) {
-        return Ok(content_type.clone());
+        return Ok((content_type.clone(), None));
     }
+    let tail = |answer: &Answer| answer.header(STREAM_NEXT_OFFSET).map(str::to_owned);
     let existing = match head(client, target) {
         Err(Failure::NotFound(_)) if args.create => {
             let content_type = args.content_type.as_deref().unwrap_or(DEFAULT_CONTENT_TYPE);
             let call = Call::new(Method::PUT, target.url()).header(CONTENT_TYPE, content_type);
-            client.call(&call)?;
-            content_type.to_owned()
+            let created = client.call(&call)?;
+            (content_type.to_owned(), tail(&created))
         }
         Err(Failure::NotFound(text)) => {
             return Err(Failure::NotFound(format!("{text}; `stream create` or `append --create` makes it")));
         }
-        outcome => outcome?.require(CONTENT_TYPE)?,
+        outcome => {
+            let there = outcome?;
+            (there.require(CONTENT_TYPE)?, tail(&there))
+        }
     };
-    Ok(args.content_type.clone().unwrap_or(existing))
+    let (existing, tail) = existing;
+    Ok((args.content_type.clone().unwrap_or(existing), tail))
 }
 
 /// Appends standard input. Nothing of it can be there already.

@@ -72,32 +72,17 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// A client as the options ask for.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.token()?.as_deref(), self.roots()?, RetryPolicy::new(self.patience()), self.notes())
+        Client::new(
+            self.token()?.as_deref(),
+            roots(self.tls_ca.as_deref())?,
+            RetryPolicy::new(self.patience()),
+            self.notes(),
+        )
     }
 
     /// The certificates to trust in place of the public ones, as they are in the file.
     pub(crate) fn roots_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
-        let Some(path) = &self.tls_ca else { return Ok(None) };
-        let unreadable = |error| Failure::Usage(format!("cannot read `{}`: {error}", path.display()));
-        std::fs::read(path).map(Some).map_err(unreadable)
-    }
-
-    fn roots(&self) -> Result<Option<RootCerts>, Failure> {
-        let (Some(pem), Some(path)) = (self.roots_pem()?, &self.tls_ca) else { return Ok(None) };
-        let mut roots: Vec<Certificate<'static>> = Vec::new();
-        for item in parse_pem(&pem) {
-            match item {
-                Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
-                Ok(_) => {}
-                Err(error) => {
-                    return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
-                }
-            }
-        }
-        if roots.is_empty() {
-            return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
-        }
-        Ok(Some(RootCerts::Specific(Arc::new(roots))))
+        self.tls_ca.as_deref().map(read_pem).transpose()
     }
 
     /// How long to try, if not for ever.
@@ -125,6 +110,29 @@ impl ConnectionArgs {
     }
 }
 
+fn read_pem(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::Usage(format!("cannot read `{}`: {error}", path.display())))
+}
+
+/// The certificates in a file, to trust in place of the public ones.
+pub(crate) fn roots(file: Option<&Path>) -> Result<Option<RootCerts>, Failure> {
+    let Some(path) = file else { return Ok(None) };
+    let mut roots: Vec<Certificate<'static>> = Vec::new();
+    for item in parse_pem(&read_pem(path)?) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => roots.push(certificate),
+            Ok(_) => {}
+            Err(error) => {
+                return Err(Failure::Usage(format!("`{}` is not in PEM: {error}", path.display())));
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err(Failure::Usage(format!("`{}` has no certificate in PEM", path.display())));
+    }
+    Ok(Some(RootCerts::Specific(Arc::new(roots))))
+}
+
 /// A token that was given, or that a file has.
 pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(path) = file.filter(|_| given.is_none()) else {
@@ -136,6 +144,9 @@ pub(crate) fn token(given: Option<&Secret>, file: Option<&Path>) -> Result<Optio
     let text = read(path).map_err(|error| unreadable(&error))?;
     match text.trim() {
         "" => Err(unreadable(&"it is empty")),
+        text if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) => {
+            Err(unreadable(&"it has more than a token"))
+        }
         token => Ok(Some(token.to_owned())),
     }
 }
@@ -150,13 +161,6 @@ fn read(path: &Path) -> std::io::Result<String> {
 /// A value that never shows in `Debug` output.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
-
-impl Secret {
-    /// The value itself, for the one place that needs it.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
 
 impl From<&str> for Secret {
     fn from(value: &str) -> Self {

@@ -20,6 +20,8 @@ use alluvium_protocol::header::{
     QUERY_OFFSET, STREAM_CLOSED, STREAM_CURSOR, STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE,
 };
 
+/// The tail, wherever that is; only an answer tells.
+const NOW: &str = "now";
 /// One read from a response.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -58,6 +60,9 @@ impl Follower {
     ) -> Result<Self, Failure> {
         let client = connection.client()?;
         let outage = client.outage();
+        // As long as nothing is printed, it is from there that a later command goes on.
+        let at = (offset != NOW).then(|| notes::place(offset, false));
+        let marker = watch_over(Work::Printing, connection.notes(), at)?;
         Ok(Self {
             client,
             target: connection.target(stream)?,
@@ -69,7 +74,7 @@ impl Follower {
             progress: Progress::new(connection.quiet, &io::stdout(), None),
             closed: false,
             notes: connection.notes(),
-            marker: watch_over(Work::Printing, connection.notes())?,
+            marker,
         })
     }
 

@@ -68,11 +68,11 @@ pub(crate) enum Work {
     Printing,
 }
 
-/// Watches over a command.
-pub(crate) fn watch_over(work: Work, notes: Notes) -> Result<Marker, Failure> {
+/// Watches over a command that begins at a place, if that is known.
+pub(crate) fn watch_over(work: Work, notes: Notes, at: Option<String>) -> Result<Marker, Failure> {
     let failed = |error: io::Error| Failure::Other(format!("cannot receive signals: {error}"));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let (sender, place) = watch::channel(Place::default());
+    let (sender, place) = watch::channel(Place { reached: at, between: false });
     let watcher = {
         let _inside = runtime.enter();
         Watcher {

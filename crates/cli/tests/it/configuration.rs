@@ -38,6 +38,28 @@ fn a_file_may_say_yes_and_no_in_the_words_of_toml() {
 }
 
 #[test]
+fn a_flag_for_yes_or_no_needs_no_word_behind_it() {
+    for (flags, shown) in [
+        ("--insecure", "insecure = \"yes\"  # flag"),
+        ("--insecure --listen 0.0.0.0:1", "listen = \"0.0.0.0:1\"  # flag"),
+        ("--insecure yes", "insecure = \"yes\"  # flag"),
+        ("--insecure=no", "insecure = \"no\"  # flag"),
+        ("--feeds false", "feeds = \"no\"  # flag"),
+        ("--webhook-loopback --insecure", "webhook-loopback = \"yes\"  # flag"),
+    ] {
+        let ended = Cli::new(&format!("config show {flags}")).run().ok();
+        assert!(ended.contains(shown), "{flags}: {ended}");
+    }
+    for text in ["true", "yes"] {
+        let ended = Cli::new("config show --listen 0.0.0.0:1").env("ALLUVIUM_INSECURE", text).run().ok();
+        assert!(ended.contains("insecure = \"yes\"  # ALLUVIUM_INSECURE"), "{ended}");
+    }
+    for line in ["config show --insecure=maybe", "config show --listen 0.0.0.0:1"] {
+        Cli::new(line).run().fails_with(78);
+    }
+}
+
+#[test]
 fn an_unknown_variable_stops_the_server_before_it_starts() {
     let ended = Cli::new("serve --listen 127.0.0.1:0").env("ALLUVIUM_DATADIR", "x").run();
     assert_eq!(ended.code, Some(78));

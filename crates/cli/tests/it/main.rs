@@ -21,3 +21,4 @@ mod slow_readers;
 mod sqlite;
 mod stream;
 mod support;
+mod top;

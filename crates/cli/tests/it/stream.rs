@@ -131,6 +131,49 @@ fn an_append_that_is_stopped_says_how_far_it_came() {
 }
 
 #[test]
+fn what_is_stopped_before_anything_has_come_says_where_to_go_on_too() {
+    let server = Server::start();
+    server.stream("append log --create --content-type text/plain").run_with(b"before\n").ok();
+    let tail = server.stream("read log").run().next_offset();
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let append = server.stream("append log").spawn();
+        // Its input stays open, and has nothing. It has asked where the stream ends once it says that.
+        let ended = interrupted_when_waiting(append, name);
+        assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+        assert_eq!(ended.next_offset(), tail, "{}", ended.stderr);
+    }
+    // A server that cannot be reached: the offset that was asked for is as good as any.
+    for command in ["tail", "read"] {
+        let lost = Cli::stream("http://127.0.0.1:1", &format!("{command} log --offset")).arg(&tail).spawn();
+        let ended = interrupted_when_waiting(lost, "INT");
+        assert_eq!((ended.code, ended.next_offset()), (Some(130), tail.clone()), "{}", ended.stderr);
+    }
+    let empty = server.stream("append log").run_with(b"");
+    assert!(empty.stderr.contains("nothing appended"), "{}", empty.stderr);
+    assert!(!empty.stderr.contains("next offset"), "{}", empty.stderr);
+    empty.ok();
+}
+
+/// Stops a command that waits: signals it again and again until it has been ready for one and ends.
+fn interrupted_when_waiting(mut command: std::process::Child, name: &str) -> Ended {
+    // Open to its end.
+    let _stdin = command.stdin.take();
+    let pid = command.id();
+    // Once it catches the signal it is past its start; before that, the signal would end it without a word.
+    let mask = if name == "INT" { 1_u64 << 1 } else { 1 << 14 };
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        if u64::from_str_radix(caught.trim(), 16).unwrap() & mask != 0 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    signal(&command, name);
+    Ended::of(command)
+}
+
+#[test]
 fn kills_in_the_middle_of_a_piped_append_leave_each_message_exactly_once() {
     let mut server = Server::start();
     server.stream("create n --content-type application/json").run().ok();

@@ -398,6 +398,6 @@ impl Held {
             Self::Table(table) => table.path(),
             Self::Segment(segment) => segment.path(),
         };
-        ReadFault(format!("`{}` at byte {at}: {what}", path.display()))
+        ReadFault::of(format!("`{}` at byte {at}: {what}", path.display()))
     }
 }

@@ -1,6 +1,6 @@
 //! Bootstrap: one consistent cut, whatever happens meanwhile.
 
-use alluvium_engine::BootstrapLimits;
+use alluvium_engine::{BOOTSTRAP_WINDOW_BYTES, BootstrapBody, BootstrapLimits};
 use alluvium_protocol::{Lifetime, Offset};
 
 use crate::states::cut;
@@ -120,6 +120,46 @@ async fn a_cut_stays_whole_while_appends_publishes_and_folds_run() {
 }
 
 #[tokio::test]
+async fn a_cut_brings_the_same_however_little_of_it_is_kept() {
+    let mut fixture = Fixture::new();
+    fixture.create("s", "application/json").await;
+    for number in 0..60_u32 {
+        let long = "x".repeat((number * number * 7 % 5_000) as usize);
+        let many: Vec<String> = (0..number * 5).map(|at| format!("{at}")).collect();
+        let body =
+            format!("[\"{long}\",{number}{}{}]", if many.is_empty() { "" } else { "," }, many.join(","));
+        fixture.append("s", "application/json", body.as_bytes()).await;
+    }
+    for _ in 0..2 {
+        let mut expected = None;
+        for window in [BOOTSTRAP_WINDOW_BYTES, 32 * 1024, 1_000, 1] {
+            let mut cut = fixture.engine.bootstrap(&path("s"), BootstrapLimits::NONE).unwrap();
+            cut.set_window_bytes(window);
+            let mut found = Vec::new();
+            while let Some(messages) = cut.next_messages() {
+                let messages = messages.unwrap();
+                assert!(cut.kept_bytes() <= window);
+                let read = messages.iter().filter_map(|message| match &message.body {
+                    BootstrapBody::Read(bytes) => Some(bytes.len()),
+                    BootstrapBody::Plan(_) => None,
+                });
+                assert!(read.sum::<usize>() <= 2 * window.max(1), "{window}");
+                found.extend(
+                    messages.into_iter().map(|message| (message.body.whole().unwrap(), message.next)),
+                );
+                if found.len() % 3 == 0 {
+                    cut.forget_window();
+                }
+            }
+            assert_eq!(found.last().map(|(_, next)| *next), Some(cut.end));
+            assert_eq!(*expected.get_or_insert_with(|| found.clone()), found, "{window}");
+        }
+        fixture.fold();
+        fixture.restart();
+    }
+}
+
+#[tokio::test]
 async fn a_long_cut_ends_early_at_a_boundary_and_reads_go_on_from_there() {
     let mut fixture = Fixture::new();
     fixture.create("s", "text/plain").await;
@@ -221,8 +261,11 @@ async fn the_deletion_of_a_stream_ends_its_cuts_with_a_fault_at_worst() {
     fixture.engine.delete(&path("s")).await.unwrap();
     fixture.fold();
     let mut whole = 0;
-    while let Some(Ok(messages)) = cut.next_messages() {
-        whole += messages.len();
+    while let Some(next) = cut.next_messages() {
+        match next {
+            Ok(messages) => whole += messages.len(),
+            Err(fault) => assert!(fault.is_gone(), "{fault}"),
+        }
     }
     assert!(whole <= 30);
     assert!(cut.next_messages().is_none(), "after a fault it is over");

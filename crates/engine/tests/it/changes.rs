@@ -1,7 +1,7 @@
 //! A watcher learns which streams have changed, whatever happens between two looks.
 
-use alluvium_engine::NOTED_STREAMS_MAX;
-use alluvium_protocol::{Offset, StreamPath};
+use alluvium_engine::{NOTED_STREAMS_MAX, PathWalk};
+use alluvium_protocol::{BucketId, Offset, StreamPath};
 
 use crate::support::{Fixture, path};
 
@@ -71,6 +71,75 @@ async fn every_stream_is_shown_but_those_that_are_gone() {
         assert_eq!(sorted(shown), ["__ds/subscriptions/x", "a", "c"]);
         fixture.restart();
     }
+}
+
+/// All paths of a walk in slices of `max`, by their URL or as they are.
+fn walked(fixture: &Fixture, prefix: &str, max: usize) -> Vec<String> {
+    let (mut walk, mut found) = (PathWalk::over(prefix), Vec::new());
+    loop {
+        let slice = fixture.engine.next_paths(&mut walk, max);
+        if slice.is_empty() {
+            return sorted(found);
+        }
+        assert!(slice.len() <= max);
+        found.extend(slice);
+    }
+}
+
+#[tokio::test]
+async fn a_walk_in_slices_of_any_size_shows_the_paths_that_begin_alike_once() {
+    let mut fixture = Fixture::new();
+    let names = ["a", "a/1", "a/2", "a/2/x", "a-b", "ab/1", "b/1", "b/2", "é/1"];
+    for name in names {
+        fixture.create(name, "text/plain").await;
+    }
+    let bucket = BucketId::parse("docs").unwrap();
+    fixture.engine.create_bucket(&bucket).await.unwrap();
+    fixture.create("/ds/docs/notes", "text/plain").await;
+    fixture.engine.delete(&path("b/2")).await.unwrap();
+    for _ in 0..2 {
+        for max in 1..12 {
+            let below = |prefix: &str| {
+                let all = names.iter().filter(|name| name.starts_with(prefix) && **name != "b/2");
+                let mut below: Vec<_> = all.map(|name| (*name).to_owned()).collect();
+                below.sort();
+                below
+            };
+            for prefix in ["a", "a/", "a/2", "b/", "c", "é", "a/1/"] {
+                assert_eq!(walked(&fixture, prefix, max), below(prefix), "{prefix} by {max}");
+            }
+            assert_eq!(walked(&fixture, "\0", max), ["/ds/docs/notes"]);
+            assert_eq!(walked(&fixture, "\0docs/", max), ["/ds/docs/notes"]);
+            assert_eq!(walked(&fixture, "", max).len(), names.len());
+        }
+        fixture.restart();
+    }
+}
+
+#[tokio::test]
+async fn a_walk_goes_on_where_it_was_whatever_comes_and_goes() {
+    let fixture = Fixture::new();
+    for number in 0..20 {
+        fixture.create(&format!("s/{number:02}"), "text/plain").await;
+    }
+    let (mut walk, mut shown) = (PathWalk::over("s/"), Vec::new());
+    for round in 0.. {
+        let slice = fixture.engine.next_paths(&mut walk, 3);
+        if slice.is_empty() {
+            break;
+        }
+        shown.extend(slice);
+        // One behind, one ahead, and one that was shown goes.
+        fixture.create(&format!("s/!{round}"), "text/plain").await;
+        fixture.create(&format!("s/~{round}"), "text/plain").await;
+        fixture.engine.delete(&shown[shown.len() - 1].clone()).await.unwrap();
+    }
+    let names = sorted(shown.clone());
+    let old: Vec<_> = names.iter().filter(|name| !name.contains(['!', '~'])).collect();
+    assert_eq!(old.len(), 20, "{names:?}");
+    shown.sort();
+    shown.dedup();
+    assert_eq!(shown.len(), names.len(), "each once");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use super::name::{key_below, parse_name, segments_of};
+use crate::StreamPath;
 use crate::limits::{PATTERN_BYTES_MAX, PATTERN_SEGMENTS_MAX};
 
 /// A segment of a pattern.
@@ -66,33 +68,66 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it means this name. Takes time for the product of both lengths at most.
+    /// Whether it means this name. Takes time for the product of both lengths at most, and no memory.
     pub fn matches(&self, name: &str) -> bool {
-        // Which places of the pattern the segments read so far can lead to.
-        let mut reached = vec![false; self.segments.len() + 1];
-        reached[0] = true;
-        self.pass_over(&mut reached);
-        for segment in name.split('/') {
-            let mut next = vec![false; reached.len()];
-            for (at, wanted) in self.segments.iter().enumerate().filter(|(at, _)| reached[*at]) {
-                match wanted {
-                    Segment::Any => next[at] = true,
-                    Segment::One => next[at + 1] = true,
-                    Segment::Literal(text) => next[at + 1] |= **text == *segment,
-                }
-            }
-            self.pass_over(&mut next);
-            reached = next;
-        }
-        reached[self.segments.len()]
+        self.matches_segments(name.split('/'))
     }
 
-    /// `**` may stand for nothing.
-    fn pass_over(&self, reached: &mut [bool]) {
-        for (at, segment) in self.segments.iter().enumerate() {
-            reached[at + 1] |= reached[at] && *segment == Segment::Any;
+    /// Whether it means this stream, by its name.
+    pub fn matches_path(&self, path: &StreamPath) -> bool {
+        segments_of(path).is_some_and(|segments| self.matches_segments(segments))
+    }
+
+    /// The last `**` takes as few segments as will do, and one more whenever what follows it does not fit. Earlier ones
+    /// need not be tried again: what they could take, the last one can.
+    fn matches_segments<'a>(&self, name: impl Iterator<Item = &'a str> + Clone) -> bool {
+        let (mut at, mut rest) = (0, name);
+        let mut last_any = None;
+        loop {
+            let mut after = rest.clone();
+            let fits = match (self.segments.get(at), after.next()) {
+                (Some(Segment::Any), _) => {
+                    at += 1;
+                    last_any = Some((at, rest.clone()));
+                    continue;
+                }
+                (None, None) => return true,
+                (None, Some(_)) | (Some(_), None) => false,
+                (Some(Segment::One), Some(_)) => true,
+                (Some(Segment::Literal(text)), Some(segment)) => **text == *segment,
+            };
+            if fits {
+                (at, rest) = (at + 1, after);
+                continue;
+            }
+            let Some((behind_any, from)) = &mut last_any else { return false };
+            if from.next().is_none() {
+                return false;
+            }
+            (at, rest) = (*behind_any, from.clone());
         }
     }
+
+    /// Where the streams that it means can be.
+    pub fn reach(&self) -> Reach {
+        let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
+        let literals = self.segments.iter().take_while(is_literal).count();
+        let head = self.text.split('/').take(literals).collect::<Vec<_>>().join("/");
+        let rest = &self.segments[literals..];
+        // What follows may be nothing.
+        let is_itself = !head.is_empty() && rest.iter().all(|segment| *segment == Segment::Any);
+        let path = if is_itself { parse_name(&head).ok() } else { None };
+        Reach { path, below: (!rest.is_empty()).then(|| key_below(&head)) }
+    }
+}
+
+/// Where the streams that a pattern means are, of all there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// This one, it may be.
+    pub path: Option<StreamPath>,
+    /// And some of those whose keys ([`StreamPath::as_str`]) begin so.
+    pub below: Option<String>,
 }
 
 impl fmt::Display for Pattern {

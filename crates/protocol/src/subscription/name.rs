@@ -33,6 +33,25 @@ pub fn parse_name(name: &str) -> Result<StreamPath, InvalidName> {
     StreamPath::in_bucket(&bucket, stream).map_err(|_| InvalidName::Bucket)
 }
 
+/// What the keys of all streams begin with whose names are longer than this one and begin with its segments.
+pub(super) fn key_below(head: &str) -> String {
+    match head.strip_prefix(BUCKETS).filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some("") => StreamPath::BUCKETED_KEYS.to_owned(),
+        Some(rest) => format!("{}{}/", StreamPath::BUCKETED_KEYS, &rest[1..]),
+        None if head.is_empty() => String::new(),
+        None => format!("{head}/"),
+    }
+}
+
+/// The segments of a stream's name; `None` for what cannot be subscribed to.
+pub(super) fn segments_of(path: &StreamPath) -> Option<impl Iterator<Item = &str> + Clone> {
+    let bucketed = path.as_str().strip_prefix(StreamPath::BUCKETED_KEYS);
+    let segments = bucketed.unwrap_or(path.as_str()).split('/');
+    let is_ambiguous = bucketed.is_none() && segments.clone().next() == Some(BUCKETS);
+    let first = bucketed.map(|_| BUCKETS);
+    (!path.is_internal() && !is_ambiguous).then(|| first.into_iter().chain(segments))
+}
+
 /// The name of a stream; `None` for what cannot be subscribed to.
 pub fn name_of(path: &StreamPath) -> Option<Cow<'_, str>> {
     if path.is_internal() {

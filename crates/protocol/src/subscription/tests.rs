@@ -95,6 +95,18 @@ proptest! {
     }
 
     #[test]
+    fn what_a_pattern_means_is_within_its_reach(
+        text in "(a|b|ds|docs|\\*|\\*\\*)(/(a|b|docs|\\*|\\*\\*)){0,4}",
+        name in "(a|b|ds/docs|docs)(/(a|b|docs)){0,3}",
+    ) {
+        let (pattern, reach) = (pattern(&text), pattern(&text).reach());
+        let Ok(path) = parse_name(&name) else { return Ok(()) };
+        prop_assert_eq!(pattern.matches_path(&path), pattern.matches(&name));
+        let is_below = reach.below.as_deref().is_some_and(|below| path.as_str().starts_with(below));
+        prop_assert!(!pattern.matches(&name) || is_below || reach.path == Some(path), "{} {}", text, name);
+    }
+
+    #[test]
     fn a_name_leads_to_its_stream_and_back(text in "[a-z.]{0,3}(/[a-z_]{0,4}){0,3}") {
         if let Ok(path) = parse_name(&text) {
             let name = name_of(&path).expect("what a name led to has one");
@@ -116,6 +128,28 @@ proptest! {
         let base = 1000_u64.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(60_000);
         let delay = retry_delay_ms(failures, random);
         prop_assert!(delay >= base * 8 / 10 && delay <= base * 12 / 10, "{} of {}", delay, base);
+    }
+}
+
+#[test]
+fn a_pattern_reaches_no_further_than_its_first_star() {
+    let path = |name: &str| Some(parse_name(name).expect("a name"));
+    for (text, reached, below) in [
+        ("a/*", None, Some("a/")),
+        ("a/b/*/c", None, Some("a/b/")),
+        ("a/**", path("a"), Some("a/")),
+        ("a/**/b", None, Some("a/")),
+        ("a/b", path("a/b"), None),
+        ("ds/docs/notes", path("ds/docs/notes"), None),
+        ("ds/docs/*", None, Some("\0docs/")),
+        ("ds/*/notes", None, Some("\0")),
+        ("ds/**", None, Some("\0")),
+        ("dsx/*", None, Some("dsx/")),
+        ("*/a", None, Some("")),
+        ("**", None, Some("")),
+    ] {
+        let below = below.map(str::to_owned);
+        assert_eq!(pattern(text).reach(), Reach { path: reached, below }, "{text}");
     }
 }
 

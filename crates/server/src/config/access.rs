@@ -25,7 +25,7 @@ impl Value for AccessPath {
 }
 
 /// How `off` is written, for a limit that there is not.
-const OFF: &str = "off";
+pub(super) const OFF: &str = "off";
 
 /// A number in a second, or as many as there are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -43,11 +43,11 @@ impl Value for RateLimit {
     }
 }
 
-/// Bytes in a second, or as many as there are.
+/// Bytes, or as many as there are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ByteRate(pub Option<u64>);
+pub struct ByteLimit(pub Option<u64>);
 
-impl Value for ByteRate {
+impl Value for ByteLimit {
     const KIND: &'static str = "BYTES|off";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -84,7 +84,7 @@ impl Config {
         }
         Err(ConfigError::Contradiction(format!(
             "others than this machine reach `listen = {}`: name an `access-file` (`alluvium token` makes a token for \
-             it), or say `insecure = yes` if whoever reaches the server may do everything",
+             it), or say `--insecure` (`insecure = true` in a file) if whoever reaches the server may do everything",
             self.listen
         )))
     }

@@ -202,7 +202,12 @@ fn limits_of_responses() -> Vec<Limit> {
         (
             "stored bytes that a bootstrap holds beside that",
             format!("about {}", bytes(alluvium_engine::BOOTSTRAP_WINDOW_BYTES as u64)),
-            "they are read again",
+            "they are read again; beyond `responses-bytes-max` it holds 64KiB",
+        ),
+        (
+            "bootstraps that hold any beyond `responses-bytes-max`",
+            streams::BOOTSTRAPS_SCARCE_MAX.to_string(),
+            "they queue",
         ),
         (
             "stored units that are read for bootstraps at once",

@@ -15,7 +15,9 @@ use alluvium_feeds::limits as feeds;
 use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
-use super::access::{AccessPath, ByteRate, RateLimit};
+use super::access::{AccessPath, ByteLimit, RateLimit};
+use super::disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace};
+use super::retention::RetentionRules;
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
@@ -37,6 +39,11 @@ impl OptionSpec {
     /// The environment variable of this option.
     pub fn variable(&self) -> String {
         format!("ALLUVIUM_{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+
+    /// Whether it is `yes` or `no`: its flag alone says `yes`.
+    pub fn is_switch(&self) -> bool {
+        self.kind == <bool as Value>::KIND
     }
 }
 
@@ -89,11 +96,11 @@ options! {
     /// Requests in a second that one address may make (of IPv6 one network of 64 bits). More are answered `429`.
     "address-requests-per-s" => address_requests_per_s: RateLimit = RateLimit(None);
     /// Bytes of bodies in a second that one address may have kept. More is answered `429`.
-    "address-append-bytes-per-s" => address_append_bytes_per_s: ByteRate = ByteRate(None);
+    "address-append-bytes-per-s" => address_append_bytes_per_s: ByteLimit = ByteLimit(None);
     /// Requests in a second that the holder of one token may make, unless the file says otherwise for it.
     "token-requests-per-s" => token_requests_per_s: RateLimit = RateLimit(None);
     /// Bytes of bodies in a second that the holder of one token may have kept, unless the file says otherwise for it.
-    "token-append-bytes-per-s" => token_append_bytes_per_s: ByteRate = ByteRate(None);
+    "token-append-bytes-per-s" => token_append_bytes_per_s: ByteLimit = ByteLimit(None);
     /// How much can be saved up of what these four allow: as much as comes in this time, a second at least.
     "rate-burst" => rate_burst: Duration = Duration::from_secs(10);
     /// Addresses that are counted at once. Beyond it those are forgotten that have used up least.
@@ -103,6 +110,18 @@ options! {
     /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without
     /// buckets, snapshots and attributes.
     "store" => store: StoreChoice = StoreChoice::Engine;
+    /// With less of its disk free, the server answers what adds data with `507`, until there is a quarter more than this.
+    /// Reading, deleting and the reclaiming of space go on. Bytes or a part of the disk; `docs/operating/disk.md`.
+    "disk-free-min" => disk_free_min: FreeSpace = DISK_FREE_MIN;
+    /// With less of its disk free, the server says so in the log and in its metrics, until there is a quarter more.
+    "disk-free-warn" => disk_free_warn: FreeSpace = DISK_FREE_WARN;
+    /// Which streams end by themselves: rules with `;` between, each of a `prefix` of their URL paths (all, if it has none)
+    /// and one or more of `max-idle` (time without a write), `max-closed` (time since they were closed) and `max-bytes` (of
+    /// all under the prefix together; the longest idle go first), as in
+    /// `prefix=/v1/stream/logs/,max-idle=30d;max-bytes=100GiB`. See `docs/operating/disk.md`.
+    "retention" => retention: RetentionRules = RetentionRules::default();
+    /// How often it is looked which streams are to go.
+    "retention-interval" => retention_interval: Duration = Duration::from_mins(1);
     /// When a write is acknowledged: `fsync` after it is on the disk, `os` once the operating system has it
     /// (survives the death of the process, not of the machine).
     "durability" => durability: Durability = Durability::Fsync;
@@ -166,6 +185,8 @@ options! {
     "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;
     /// How long a socket of feeds may be silent before it is asked whether it is there.
     "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
+    /// How long a socket of feeds that has presented no token may take until it greets with one.
+    "feed-greeting-timeout" => feed_greeting_timeout: Duration = alluvium_feeds::http::GREETING_TIMEOUT;
     /// How long something may wait for the reader of a socket of feeds before that is dropped.
     "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
     /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and
@@ -191,6 +212,9 @@ options! {
     /// How often a new key takes over signing webhooks; at least an hour. It is in the key set ten minutes before, and the
     /// old one for an hour after.
     "webhook-key-rotation" => webhook_key_rotation: Duration = alluvium_subscriptions::KEY_ROTATION_DEFAULT;
+    /// The most memory that peers may have the server hold at once: it does not start if its limits come to more together.
+    /// What is stored and remembered for good is not in it (see docs/operating/limits.md).
+    "memory-max" => memory_max: ByteLimit = ByteLimit(None);
     /// Connections held at once. One more is answered `503` and closed.
     "connections-max" => connections_max: usize = alluvium_http::CONNECTIONS_MAX;
     /// Connections held at once for one address, or for the first 64 bits of one of IPv6; not for trusted proxies. One more

@@ -115,7 +115,7 @@ pub(super) async fn read_body(
                     is_mapped = read.is_mapped;
                     frame.push(read.bytes, &mut pieces);
                 }
-                Some(Err(fault)) => return Err(broken(&fault)),
+                Some(Err(fault)) => return Err(ended(&fault)),
                 None => return Err(BodyError("stored bytes end early".to_owned())),
             }
         }
@@ -154,11 +154,20 @@ pub(super) async fn part_body(
             plan = rest;
             read = match next {
                 Some(Ok(read)) => read,
-                Some(Err(fault)) => return Err(broken(&fault)),
+                Some(Err(fault)) => return Err(ended(&fault)),
                 None => return Err(BodyError("stored bytes end early".to_owned())),
             };
         }
     }))
+}
+
+/// As [`broken`], unless the stream was deleted while it was sent: that is nobody's fault.
+pub(super) fn ended(fault: &ReadFault) -> BodyError {
+    if !fault.is_gone() {
+        return broken(fault);
+    }
+    tracing::debug!(%fault, "a stream was deleted while it was sent");
+    BodyError(fault.to_string())
 }
 
 /// Logs why a body has to break off.

@@ -6,17 +6,18 @@
 use std::sync::Arc;
 
 use alluvium_engine::{
-    Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, ReadError, ReadFault, ReadPlan,
+    BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage, Engine, LookupError,
+    ReadError, ReadFault, ReadPlan,
 };
-use alluvium_http::{Body, BodyError, Feed, Peer, Response, ResponseBudget};
+use alluvium_http::{Body, BodyError, Feed, HeldResponse, Peer, Response, ResponseBudget};
 use alluvium_protocol::{ContentType, Offset, StreamPath, header::QUERY_LIVE};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
-use tokio::sync::Semaphore;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Request,
-    body::{Read, broken, on_blocking_thread, read_next_for_socket},
+    body::{Read, ended, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
         NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_incarnation, set_next_offset,
@@ -25,7 +26,10 @@ use super::{
     multipart::Multipart,
     query,
 };
-use crate::{limits::JOINED_BYTES_MAX, state::State};
+use crate::{
+    limits::JOINED_BYTES_MAX,
+    state::{BootstrapTurns, State},
+};
 
 /// What a store without them is said not to support.
 pub(super) const BOOTSTRAPS: &str = "bootstraps";
@@ -35,6 +39,10 @@ const NO_SNAPSHOT: HeaderValue = HeaderValue::from_static("-1");
 
 /// Parts are gathered until they come to so many bytes.
 const GATHERED_BYTES: usize = 64 * 1024;
+/// The same once responses hold as much as they should.
+const SCARCE_GATHERED_BYTES: usize = 16 * 1024;
+/// What is held of messages then.
+const SCARCE_WINDOW_BYTES: usize = 32 * 1024;
 
 /// Answers with everything a client needs to begin. A tail that is very long is for ordinary reads to go on with.
 pub(super) async fn handle(
@@ -86,7 +94,7 @@ async fn cut(
     limits: BootstrapLimits,
     is_head: bool,
 ) -> Result<Bootstrap, Failure> {
-    let turn = Arc::clone(&streams.bootstrap_loads).acquire_owned().await.ok();
+    let turn = Arc::clone(&streams.bootstrap_turns.loads).acquire_owned().await.ok();
     let (engine, path) = (engine.clone(), path.clone());
     let bootstrap = on_blocking_thread(move || {
         let bootstrap =
@@ -100,7 +108,7 @@ async fn cut(
 /// The parts of a response on their way.
 struct Parts {
     budget: Arc<ResponseBudget>,
-    loads: Arc<Semaphore>,
+    turns: BootstrapTurns,
     bootstrap: Bootstrap,
     multipart: Multipart,
     snapshot: Option<ReadPlan>,
@@ -109,6 +117,15 @@ struct Parts {
     first_messages: Option<Vec<BootstrapMessage>>,
     /// What is gathered until it is worth a write.
     gathered: Vec<u8>,
+    /// What is held of messages.
+    held: Held,
+}
+
+/// What a response holds of messages: it counts for all responses, and once they hold as much as they should, it takes a
+/// turn besides.
+struct Held {
+    _counted: HeldResponse,
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Parts {
@@ -120,7 +137,7 @@ impl Parts {
         takes_mapped: bool,
     ) -> Result<Self, Failure> {
         let budget = Arc::clone(&streams.options.responses);
-        let loads = Arc::clone(&streams.bootstrap_loads);
+        let turns = streams.bootstrap_turns.clone();
         let (mut snapshot, mut first_read) = (None, Read::default());
         if let Some(held) = &bootstrap.snapshot {
             let end = held.body.end().map_err(ReadError::from)?;
@@ -131,9 +148,15 @@ impl Parts {
             first_read = read.transpose()?.unwrap_or_default();
             snapshot = Some(plan);
         }
-        let (bootstrap, first_messages) = next_messages(&loads, bootstrap).await?;
+        let next = next_messages(&budget, &turns, bootstrap).await;
+        let (bootstrap, first_messages, held) =
+            next.map_err(
+                |fault| {
+                    if fault.is_gone() { Failure::from(LookupError::NotFound) } else { fault.into() }
+                },
+            )?;
         let gathered = Vec::new();
-        Ok(Self { budget, loads, bootstrap, multipart, snapshot, first_read, first_messages, gathered })
+        Ok(Self { budget, turns, bootstrap, multipart, snapshot, first_read, first_messages, gathered, held })
     }
 
     async fn send(mut self, mut feed: Feed) -> Result<(), BodyError> {
@@ -147,8 +170,10 @@ impl Parts {
                 self.send_message(&content_type, start, message, &mut feed).await?;
                 start = next;
             }
-            (self.bootstrap, messages) =
-                next_messages(&self.loads, self.bootstrap).await.map_err(|fault| broken(&fault))?;
+            // Whoever holds a turn while it waits for the next would wait for itself.
+            drop(self.held);
+            let next = next_messages(&self.budget, &self.turns, self.bootstrap).await;
+            (self.bootstrap, messages, self.held) = next.map_err(|fault| ended(&fault))?;
         }
         let end = self.multipart.end();
         self.gathered.extend_from_slice(&end);
@@ -193,7 +218,7 @@ impl Parts {
             let (rest, next) = read_next_for_socket(plan).await;
             plan = rest;
             read = match next {
-                Some(read) => read.map_err(|fault| broken(&fault))?,
+                Some(read) => read.map_err(|fault| ended(&fault))?,
                 None => return Err(BodyError("a part ends early".to_owned())),
             };
         }
@@ -224,7 +249,8 @@ impl Parts {
             return;
         }
         self.gathered.extend_from_slice(&piece);
-        if self.gathered.len() >= GATHERED_BYTES {
+        let gathered_max = if self.budget.is_scarce() { SCARCE_GATHERED_BYTES } else { GATHERED_BYTES };
+        if self.gathered.len() >= gathered_max {
             self.flush(feed).await;
         }
     }
@@ -236,20 +262,40 @@ impl Parts {
 
 type Messages = Option<Vec<BootstrapMessage>>;
 
-/// The next messages, read where blocking is allowed.
+/// What a bootstrap has of messages in memory.
+fn held_bytes(bootstrap: &Bootstrap, messages: Option<&[BootstrapMessage]>) -> usize {
+    let bytes = |message: &BootstrapMessage| match &message.body {
+        BootstrapBody::Read(bytes) => size_of::<BootstrapMessage>() + bytes.len(),
+        BootstrapBody::Plan(_) => size_of::<BootstrapMessage>() + size_of::<ReadPlan>(),
+    };
+    bootstrap.kept_bytes() + messages.unwrap_or_default().iter().map(bytes).sum::<usize>()
+}
+
+/// The next messages, read where blocking is allowed: few of them once responses hold as much as they should.
 ///
 /// A stored unit is read whole to be checked, and may be large: only a few are at a time. Who is gone before its turn
 /// takes none.
 async fn next_messages(
-    loads: &Arc<Semaphore>,
+    budget: &Arc<ResponseBudget>,
+    turns: &BootstrapTurns,
     mut bootstrap: Bootstrap,
-) -> Result<(Bootstrap, Messages), ReadFault> {
+) -> Result<(Bootstrap, Messages, Held), ReadFault> {
     // Never closed; without a turn it would only be less careful.
-    let turn = Arc::clone(loads).acquire_owned().await.ok();
-    on_blocking_thread(move || {
+    let held = if budget.is_scarce() {
+        bootstrap.set_window_bytes(SCARCE_WINDOW_BYTES);
+        bootstrap.forget_window();
+        Arc::clone(&turns.scarce).acquire_owned().await.ok()
+    } else {
+        bootstrap.set_window_bytes(BOOTSTRAP_WINDOW_BYTES);
+        None
+    };
+    let turn = Arc::clone(&turns.loads).acquire_owned().await.ok();
+    let (bootstrap, messages) = on_blocking_thread(move || {
         let read = bootstrap.next_messages().transpose()?;
         drop(turn);
         Ok((bootstrap, read))
     })
-    .await
+    .await?;
+    let counted = budget.hold(held_bytes(&bootstrap, messages.as_deref()));
+    Ok((bootstrap, messages, Held { _counted: counted, _turn: held }))
 }

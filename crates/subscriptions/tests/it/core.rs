@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 const START_MS: u64 = 1_790_000_000_000;
 
-struct Fixture {
+pub(crate) struct Fixture {
     disk: SimDisk,
     clock: Arc<ManualClock>,
     random: Arc<SeededRandom>,
@@ -34,7 +34,7 @@ impl Fixture {
         Self::with(Options::default())
     }
 
-    fn with(options: Options) -> Self {
+    pub(crate) fn with(options: Options) -> Self {
         let mut fixture = Self {
             disk: SimDisk::new(7),
             clock: Arc::new(ManualClock::new(START_MS)),
@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     /// The power goes, and comes back.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.core, self.engine) = (None, None);
         self.sent.clear();
         self.disk.crash();
@@ -70,22 +70,22 @@ impl Fixture {
         self.open();
     }
 
-    fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         self.engine.clone().unwrap()
     }
 
-    fn core(&mut self) -> &mut Core {
+    pub(crate) fn core(&mut self) -> &mut Core {
         self.core.as_mut().unwrap()
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..100 {
             self.core().run();
             self.engine().step_commit(0).unwrap();
             let wrote = self.core().poll_writes(&mut Context::from_waker(Waker::noop())).is_ready();
             let sent = self.core().take_deliveries();
             self.sent.extend(sent);
-            if !wrote && !self.core().is_writing() {
+            if !wrote && !self.core().is_writing() && !self.core().is_looking() {
                 return;
             }
         }
@@ -97,7 +97,7 @@ impl Fixture {
         self.settle();
     }
 
-    fn drive<T>(&self, operation: impl Future<Output = T>) -> T {
+    pub(crate) fn drive<T>(&self, operation: impl Future<Output = T>) -> T {
         let mut operation = std::pin::pin!(operation);
         loop {
             if let Poll::Ready(done) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -108,7 +108,7 @@ impl Fixture {
     }
 
     /// Appends to a stream, which is made if it is not there, and does not let anyone take note.
-    fn put(&self, name: &str, body: &str) {
+    pub(crate) fn put(&self, name: &str, body: &str) {
         let (engine, path) = (self.engine(), parse_name(name).unwrap());
         if let Some(bucket) = path.bucket() {
             drop(self.drive(engine.create_bucket(&BucketId::parse(bucket).unwrap())));
@@ -137,7 +137,7 @@ impl Fixture {
         self.settle();
     }
 
-    fn tail(&self, name: &str) -> String {
+    pub(crate) fn tail(&self, name: &str) -> String {
         self.engine().end_of(&parse_name(name).unwrap()).unwrap().tail.to_string()
     }
 
@@ -160,12 +160,12 @@ impl Fixture {
         self.make(id, &json!({"type": "webhook", "pattern": pattern, "webhook": {"url": "https://w.test/"}}))
     }
 
-    fn get(&mut self, id: &str) -> Value {
+    pub(crate) fn get(&mut self, id: &str) -> Value {
         self.ask(id, What::Get { origin: "http://h".to_owned(), after: None, limit: 10_000 }).unwrap()
     }
 
     /// What is linked, how, and how far it is read.
-    fn links(&mut self, id: &str) -> Vec<(String, String, String)> {
+    pub(crate) fn links(&mut self, id: &str) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let link =
             |link: &Value| (text(&link["path"]), text(&link["link_type"]), text(&link["acked_offset"]));

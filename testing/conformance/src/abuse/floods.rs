@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
-use super::{CONNECTIONS_MAX, PER_ADDRESS_MAX, raw};
+use super::{CONNECTIONS_MAX, PER_ADDRESS_MAX, STREAMS_MAX, raw};
 use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, RESET, SETTINGS, frame, get,
 };
 use crate::server::Server;
 
 /// Of all addresses of this machine, the two that are used here.
-const OTHER_ADDRESS: [u8; 4] = [127, 0, 0, 2];
+pub(super) const OTHER_ADDRESS: [u8; 4] = [127, 0, 0, 2];
 
 /// Connections up to the limit of one address, and of another up to the limit of all.
 pub(super) fn connections(server: &Server) -> Result<()> {
@@ -61,7 +61,7 @@ fn fill(server: &Server, from: Option<[u8; 4]>, most: usize) -> Result<(Vec<std:
     bail!("{} connections are held and none was refused", held.len())
 }
 
-fn from_address(server: &Server, address: [u8; 4]) -> Result<std::net::TcpStream> {
+pub(super) fn from_address(server: &Server, address: [u8; 4]) -> Result<std::net::TcpStream> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let stream = runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4()?;
@@ -75,6 +75,19 @@ fn from_address(server: &Server, address: [u8; 4]) -> Result<std::net::TcpStream
 
 /// What is sent again and again, by its number.
 type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
+
+/// More requests at once on a connection than it may have: those beyond are refused, by the reason that has them sent again.
+pub(super) fn requests(server: &Server) -> Result<()> {
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let live = get("/v1/stream/others?offset=now&live=sse");
+    let mut frames = Frames::open(server.address, 65_535, 65_535)?;
+    for number in 0..=STREAMS_MAX {
+        ensure!(frames.send(&frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, &live)), "it ended");
+    }
+    let (refused, reason) = frames.next_of(RESET)?;
+    ensure!(refused == 2 * STREAMS_MAX + 1 && reason == REFUSED_STREAM, "{refused} for {reason:?}");
+    super::served(server.address)
+}
 
 /// Resets, heads without an end, pings without an end: the connection ends, or is read no further.
 pub(super) fn http2(server: &Server) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::answers;
+use super::{APPEND_MIB, MIB, answers};
 use crate::http::Connection;
 use crate::server::Server;
 
@@ -150,6 +150,7 @@ pub(super) fn documents(server: &Server) -> Result<()> {
     for deep in
         ["[".repeat(DEEP), "{\"a\":".repeat(DEEP), format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))]
     {
+        let mut connection = Connection::open(server.address)?;
         let answer = connection.send("POST", "documents", &json, deep.as_bytes())?;
         ensure!(
             answer.status == 400 && answer.code() == "invalid_json",
@@ -161,7 +162,16 @@ pub(super) fn documents(server: &Server) -> Result<()> {
         let answer = feeds.call("POST", "/feeds/v1/spaces/x/append", &json, deep.as_bytes())?;
         ensure!((400..500).contains(&answer.status), "feeds: {}", answer.status);
     }
-    // What says that it is packed is kept as it is.
+    // One that is larger than any may be is refused before it is sent, or as it comes.
+    let large = usize::try_from(APPEND_MIB * MIB)? + 1;
+    let head = "POST /v1/stream/documents HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let announced = answers(server.address, format!("{head}content-length: {large}\r\n\r\n").as_bytes())?;
+    let chunk = format!("{head}transfer-encoding: chunked\r\n\r\n{large:x}\r\n{}", " ".repeat(large));
+    for answer in [announced, answers(server.address, chunk.as_bytes())?] {
+        ensure!(answer.starts_with("HTTP/1.1 413") && answer.contains("body_too_large"), "{answer}");
+    }
+    // What says that it is packed is kept as it is. The first connection has been without a request for long.
+    let mut connection = Connection::open(server.address)?;
     let packed = [("content-type", "text/plain"), ("content-encoding", "gzip")];
     connection.send("PUT", "packed", &packed[..1], &[])?.expect(&[201], "make a stream")?;
     let bomb = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03not unpacked";

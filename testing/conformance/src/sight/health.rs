@@ -1,7 +1,7 @@
 //! `/healthz` and `/readyz`: during recovery, in between, on a full disk, and while the server stops.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{scrape, wait_until};
 use crate::check::Report;
 use crate::http::Connection;
-use crate::server::Launch;
+use crate::server::{Launch, free_address};
 use crate::tools;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
@@ -22,11 +22,6 @@ pub(super) fn run(binary: &Path, report: &mut Report) {
         stopping(binary)
     });
     report.check("metrics are where they are told to be, and nowhere else", || places(binary));
-}
-
-/// An address that nobody has just now.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// Status and error code of an answer.
@@ -132,7 +127,7 @@ fn places(binary: &Path) -> Result<()> {
     let post = Connection::open(server.address)?.call("POST", "/readyz", &[], &[])?;
     ensure!((post.status, post.header("allow")) == (405, Some("GET, HEAD")), "POST: {post:?}");
     server.stop()?;
-    let mut launch = Launch::new(binary, &data, &["--insecure", "yes"]);
+    let mut launch = Launch::new(binary, &data, &["--insecure"]);
     launch.listen = SocketAddr::from(([0, 0, 0, 0], 0));
     let server = launch.start()?;
     let local = SocketAddr::from(([127, 0, 0, 1], server.address.port()));

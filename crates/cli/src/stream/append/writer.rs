@@ -53,6 +53,7 @@ pub(super) struct Writer {
     content_type: String,
     producer: Option<Producer>,
     next_offset: Option<String>,
+    has_appended: bool,
     closed: bool,
     /// How much of the input is appended, for the notes.
     covered: String,
@@ -73,10 +74,22 @@ impl Writer {
             content_type,
             producer,
             next_offset: None,
+            has_appended: false,
             closed: false,
             covered: String::new(),
             marker,
         }
+    }
+
+    /// Takes down where the stream ended before anything was appended.
+    pub(super) fn begin_at(&mut self, tail: Option<String>) {
+        self.next_offset = tail;
+        self.mark();
+    }
+
+    /// Whether anything was appended, or the stream closed.
+    pub(super) fn has_appended(&self) -> bool {
+        self.has_appended
     }
 
     /// Appends, and closes the stream in the same step if asked to. To be followed by [`cover`](Self::cover).
@@ -101,7 +114,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Where the last append ended, for the notes.
+    /// Where the last append ended, or the stream before the first, for the notes.
     pub(super) fn place(&self) -> Option<String> {
         self.next_offset.as_deref().map(|offset| notes::place(offset, self.closed))
     }
@@ -129,9 +142,13 @@ impl Writer {
         }
     }
 
+    /// Tells whoever watches, if there is anything to tell.
     fn mark(&self) {
         let lines = [(!self.covered.is_empty()).then(|| self.covered.clone()), self.place()];
-        self.marker.reach(lines.into_iter().flatten().collect::<Vec<_>>().join("\n"));
+        let told = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        if !told.is_empty() {
+            self.marker.reach(told);
+        }
     }
 
     pub(super) fn closed(&self) -> bool {
@@ -173,5 +190,6 @@ impl Writer {
             self.next_offset = Some(offset.to_owned());
         }
         self.closed |= close;
+        self.has_appended = true;
     }
 }
