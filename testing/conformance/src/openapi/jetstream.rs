@@ -15,7 +15,8 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let mut subject = Subject::read("openapi-jetstream.json", BTreeMap::new())?;
     let mut world = World::new(binary, steady(11), SMALL)?;
     world.launch.flags.extend(["--long-poll-timeout", "1"].map(str::to_owned));
-    world.run(160)?;
+    // Enough for segments that feeds no longer give.
+    world.run(400)?;
     world.start()?;
     world.conclude(0..24)?;
     world.caught_up()?;
@@ -34,6 +35,8 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 const EVENTS: &str = "/streams/events";
 const SEGMENT: &str = "/xrpc/network.bsky.jetstream.getSegment";
 const BLOCK: &str = "/xrpc/network.bsky.jetstream.getBlock";
+const IMPORT: &str = "/xrpc/network.bsky.jetstream.importTimestamps";
+const IMPORT_STATUS: &str = "/xrpc/network.bsky.jetstream.getImportStatus";
 const HANDSHAKE: &[(&str, &str)] = &[
     ("connection", "upgrade"),
     ("upgrade", "websocket"),
@@ -91,7 +94,9 @@ fn files() -> Vec<Trial> {
         trial("GET", BLOCK, "/xrpc/network.bsky.jetstream.getBlock?segment=<segment>&blockIndex=999999", 404),
         trial("GET", dictionary, "/xrpc/network.bsky.jetstream.getZstdDictionary?id=x", 400),
         trial("GET", dictionary, "/xrpc/network.bsky.jetstream.getZstdDictionary?id=1", 404),
-        trial("GET", "/xrpc/{method}", "/xrpc/network.bsky.jetstream.importTimestamps", 501),
+        trial("POST", IMPORT, IMPORT, 501),
+        trial("GET", IMPORT_STATUS, IMPORT_STATUS, 501),
+        trial("GET", "/xrpc/{method}", "/xrpc/com.example.other", 501),
     ];
     for (path, target) in [(SEGMENT, segment), (BLOCK, block), (dictionary, dictionary)] {
         trials.extend([
