@@ -136,6 +136,7 @@ pub(crate) fn feeds_surface(config: &Config, service: &Arc<Service>, shutdown: S
         long_poll_timeout: config.long_poll_timeout,
         sse_cycle: config.sse_cycle,
         ping_interval: config.feed_ping_interval,
+        greeting_timeout: config.feed_greeting_timeout,
         reader_timeout: config.feed_reader_timeout,
     };
     // With an access file callers are known before they come here.

@@ -188,6 +188,8 @@ options! {
     "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;
     /// How long a socket of feeds may be silent before it is asked whether it is there.
     "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
+    /// How long a socket of feeds that has presented no token may take until it greets with one.
+    "feed-greeting-timeout" => feed_greeting_timeout: Duration = alluvium_feeds::http::GREETING_TIMEOUT;
     /// How long something may wait for the reader of a socket of feeds before that is dropped.
     "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
     /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and

@@ -313,11 +313,14 @@ fn feeds() -> Vec<Trial> {
         ]
     };
     let stream = "/feeds/v1/spaces/{space}/streams/{feed}";
+    let events = "/feeds/v1/spaces/{space}/events";
     let mut trials = vec![
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1&live=sse", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=now&live=long-poll", 204),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=x", 400),
+        trial("GET", events, "/feeds/v1/spaces/x/events", 200),
+        trial("GET", events, "/feeds/v1/spaces/x/events?cursor=x", 400),
     ];
     for (path, target) in
         [("/feeds/v1/ws", "/feeds/v1/ws"), ("/feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/x/ws")]
