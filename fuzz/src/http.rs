@@ -64,7 +64,10 @@ pub fn head(input: &[u8]) {
     let whole = follow(std::iter::once(bytes), 512, 2048);
     let parts = follow(bytes.chunks(usize::from(*len).max(1)), 512, 2048);
     let single = follow(bytes.chunks(1), 512, 2048);
-    assert_eq!(whole, parts);
-    assert_eq!(whole, single);
+    for other in [&parts, &single] {
+        assert_eq!((&whole.fault, whole.ambiguous), (&other.fault, other.ambiguous));
+        // Of a line that ends the connection more or less may have gone through before its end.
+        assert!(whole.fault.is_some() || whole.seen == other.seen);
+    }
     assert!(whole.seen.len() <= bytes.len());
 }

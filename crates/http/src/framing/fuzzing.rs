@@ -22,7 +22,8 @@ pub fn follow<'a>(
     head_bytes_max: usize,
     query_bytes_max: usize,
 ) -> Followed {
-    let queries = Queries::new(query_bytes_max, query_bytes_max.saturating_mul(4));
+    // Room for all is another matter, which depends on other connections.
+    let queries = Queries::new(query_bytes_max, query_bytes_max.saturating_add(1024 * 1024));
     let (mut follower, findings) = (Follower::new(head_bytes_max, queries), Findings::default());
     let mut seen = Vec::new();
     for part in parts {
