@@ -21,6 +21,9 @@ pub enum Asked {
     Scope(Scope),
     /// Anything at all, at or below the place: the surface looks at each message.
     Something,
+    /// The same, on a connection whose credentials may come in its first message: who presents nothing is let in as well, and
+    /// may do nothing before that. The surface sees to it, by [`Lease::holds`](crate::Lease::holds).
+    Greeting,
 }
 
 /// A route, and what it asks.
@@ -47,6 +50,10 @@ pub const SERVER: &[Route] = &[
     route("GET", "/healthz", Asked::Nothing),
     route("GET", "/readyz", Asked::Nothing),
     route("GET", "/metrics", ADMIN),
+    route("GET", "/admin/v1/streams", ADMIN),
+    route("GET", "/admin/v1/totals", ADMIN),
+    route("GET", "/admin/v1/spaces", ADMIN),
+    route("POST", "/admin/v1/delete", ADMIN),
     route("GET", "/v1/stream/{stream}", READ),
     route("POST", "/v1/stream/{stream}", WRITE),
     route("PUT", "/v1/stream/{stream}", WRITE),
@@ -94,8 +101,9 @@ pub const SERVER: &[Route] = &[
     route("POST", "/feeds/v1/spaces/{space}/unsubscribe", READ),
     route("POST", "/feeds/v1/spaces/{space}/feeds", READ),
     route("GET", "/feeds/v1/spaces/{space}/streams/{feed}", READ),
-    route("GET", "/feeds/v1/spaces/{space}/ws", Asked::Something),
-    route("GET", "/feeds/v1/ws", Asked::Something),
+    route("GET", "/feeds/v1/spaces/{space}/events", READ),
+    route("GET", "/feeds/v1/spaces/{space}/ws", Asked::Greeting),
+    route("GET", "/feeds/v1/ws", Asked::Greeting),
 ];
 
 /// The routes of `alluvium jetstream serve`.
@@ -282,6 +290,7 @@ fn space(rest: &str) -> Option<Named> {
         Some("subscribe") => "/feeds/v1/spaces/{space}/subscribe",
         Some("unsubscribe") => "/feeds/v1/spaces/{space}/unsubscribe",
         Some("feeds") => "/feeds/v1/spaces/{space}/feeds",
+        Some("events") => "/feeds/v1/spaces/{space}/events",
         Some("ws") => "/feeds/v1/spaces/{space}/ws",
         Some(rest) => match rest.strip_prefix("streams/") {
             Some(feed) if !feed.contains('/') => "/feeds/v1/spaces/{space}/streams/{feed}",

@@ -1,5 +1,6 @@
 //! The `alluvium` command: parses arguments and hands over to the server or to a client.
 
+mod admin;
 mod feed;
 mod health;
 mod jetstream;
@@ -37,6 +38,8 @@ enum Command {
     Feed(feed::FeedArgs),
     /// Create, list and delete buckets on a running server.
     Bucket(stream::bucket::BucketArgs),
+    /// See which streams and spaces a running server has, by size and idleness, and delete streams by their prefix.
+    Admin(admin::AdminArgs),
     /// Make a token for a server, and the entry of its access file that goes with it.
     ///
     /// The entry is printed; it has the token's hash and not the token. The token is shown once, on standard error.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Stream(args) => stream::run(args),
         Command::Feed(args) => feed::run(args),
         Command::Bucket(args) => stream::bucket::run(args),
+        Command::Admin(args) => admin::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
         Command::Health(args) => health::run(&args),

@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    exit_codes_help, feed, health, jetstream,
+    admin, exit_codes_help, feed, health, jetstream,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -154,7 +154,8 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &feed::docs_markdown()
             + &jetstream::docs_markdown()
             + &health::docs_markdown()
-            + &top::docs_markdown()),
+            + &top::docs_markdown()
+            + &admin::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::JetstreamOperations => {
             Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())

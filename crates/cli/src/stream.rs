@@ -7,7 +7,7 @@
 mod append;
 mod bootstrap;
 pub(crate) mod bucket;
-mod client;
+pub(crate) mod client;
 mod close;
 pub(crate) mod connection;
 mod create;
@@ -126,7 +126,7 @@ pub(crate) fn run(args: StreamArgs) -> ExitCode {
 }
 
 /// Says why a command failed, and with which exit code it ends.
-fn conclude(outcome: Result<(), Failure>) -> ExitCode {
+pub(crate) fn conclude(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::bucket::{BucketHead, Deletion, Reservation};
 use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
-    PublishError,
+    PublishError, StorageError,
 };
 use crate::publish::{PublishRequest, Published};
 use crate::repeat::Answered;
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     CreateBucket(CreateBucketCommand),
     DeleteBucket(DeleteBucketCommand),
     Delete(DeleteCommand),
+    /// End a stream that a rule says is to go, if it was not written to since.
+    Retire(RetireCommand),
     /// Write down a deadline that reads have moved.
     Renew(Arc<Stream>),
     /// Remove a stream whose deadline has passed.
@@ -172,6 +174,14 @@ pub(crate) struct DeleteCommand {
     pub(crate) reply: oneshot::Sender<Result<(), DeleteError>>,
 }
 
+#[derive(Debug)]
+pub(crate) struct RetireCommand {
+    pub(crate) stream: Arc<Stream>,
+    /// When it was last written to, as it was found.
+    pub(crate) last_write_ms: u64,
+    pub(crate) reply: oneshot::Sender<Result<bool, StorageError>>,
+}
+
 impl Command {
     /// Payload bytes, for the queue's budget.
     pub(crate) fn payload_bytes(&self) -> u64 {
@@ -189,6 +199,7 @@ impl Command {
             | Self::CreateBucket(_)
             | Self::DeleteBucket(_)
             | Self::Delete(_)
+            | Self::Retire(_)
             | Self::Renew(_)
             | Self::Expire(_)
             | Self::Collect(_) => 0,
@@ -199,8 +210,18 @@ impl Command {
     pub(crate) fn frees_space(&self) -> bool {
         matches!(
             self,
-            Self::Delete(_) | Self::Expire(_) | Self::Collect(_) | Self::DeleteBucket(_) | Self::State(_)
+            Self::Delete(_)
+                | Self::Retire(_)
+                | Self::Expire(_)
+                | Self::Collect(_)
+                | Self::DeleteBucket(_)
+                | Self::State(_)
         )
+    }
+
+    /// Whether the command is carried out while the disk is short of room: it gives some back, or keeps what is there.
+    pub(crate) fn goes_on_when_short(&self) -> bool {
+        self.frees_space() || matches!(self, Self::Renew(_))
     }
 
     /// An upper bound of the journal bytes this command can come to, so that room is made before it is
@@ -234,6 +255,7 @@ impl Command {
             Self::CreateBucket(_)
             | Self::DeleteBucket(_)
             | Self::Delete(_)
+            | Self::Retire(_)
             | Self::Renew(_)
             | Self::Expire(_)
             | Self::Collect(_) => RECORD_OVERHEAD_MAX,

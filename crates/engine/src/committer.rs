@@ -182,6 +182,7 @@ impl Committer {
             Command::DeleteBucket(command) => self.admit_bucket_end(command, now_ms),
             Command::Create(command) => self.admit_create(inner, shard, *command, now_ms),
             Command::Delete(command) => self.admit_delete(command, now_ms),
+            Command::Retire(command) => self.admit_retirement(command, now_ms),
             Command::Renew(stream) => self.admit_renewal(stream, now_ms),
             Command::Expire(stream) => self.admit_expiry(&stream, now_ms),
             Command::Collect(stream) => self.admit_collection(&stream, now_ms),
@@ -209,6 +210,7 @@ impl Committer {
                 self.answer(Reply::Create(command.reply, Err(error.into())));
             }
             Command::Delete(command) => self.answer(Reply::Delete(command.reply, Err(error.into()))),
+            Command::Retire(command) => self.answer(Reply::Retire(command.reply, Err(error))),
             Command::Batch(command) => self.answer(Reply::Batch(command.reply, Err(error.into()))),
             Command::Publish(command) => self.answer(Reply::Publish(command.reply, Err(error.into()))),
             Command::Attributes(command) => {

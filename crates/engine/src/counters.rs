@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use alluvium_metrics::{BYTES, Histogram, MICROSECONDS, Observed, QUANTITIES};
 
 use crate::engine::Engine;
+use crate::retention::RetentionCause;
 use crate::shard::Shard;
 
 /// Counts of all shards together. Counting never waits.
@@ -24,6 +25,17 @@ pub(crate) struct Counters {
     pub(crate) fold_us: Histogram,
     pub(crate) folded_segments: AtomicU64,
     pub(crate) fold_bytes: AtomicU64,
+    /// Streams and bytes, in the order of [`RetentionCause::ALL`].
+    retired: [[AtomicU64; 2]; RetentionCause::ALL.len()],
+}
+
+impl Counters {
+    /// Counts a stream that was ended by a rule.
+    pub(crate) fn retired(&self, cause: RetentionCause, bytes: u64) {
+        let [streams, total] = &self.retired[cause as usize];
+        streams.fetch_add(1, Relaxed);
+        total.fetch_add(bytes, Relaxed);
+    }
 }
 
 impl Default for Counters {
@@ -43,6 +55,7 @@ impl Default for Counters {
             fold_us: Histogram::new(&MICROSECONDS),
             folded_segments: AtomicU64::new(0),
             fold_bytes: AtomicU64::new(0),
+            retired: Default::default(),
         }
     }
 }
@@ -78,6 +91,8 @@ pub struct Counted {
     pub folded_segments: u64,
     /// Bytes of the tables that folds have written.
     pub fold_bytes: u64,
+    /// Streams that rules of retention have ended, and the bytes that they held, for each cause.
+    pub retired: [(RetentionCause, u64, u64); RetentionCause::ALL.len()],
 }
 
 /// Figures of a running engine.
@@ -156,6 +171,10 @@ impl Engine {
             fold_us: counters.fold_us.observed(),
             folded_segments: counters.folded_segments.load(Relaxed),
             fold_bytes: counters.fold_bytes.load(Relaxed),
+            retired: RetentionCause::ALL.map(|cause| {
+                let [streams, bytes] = &counters.retired[cause as usize];
+                (cause, streams.load(Relaxed), bytes.load(Relaxed))
+            }),
         }
     }
 

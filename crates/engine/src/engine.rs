@@ -110,6 +110,9 @@ impl Inner {
     }
 
     pub(crate) fn submit(&self, shard: usize, command: Command) -> Result<(), StorageError> {
+        if !command.goes_on_when_short() && self.options.room.refuses() {
+            return Err(StorageError::Full);
+        }
         self.shards[shard].queue.push(command).inspect_err(|error| {
             if matches!(error, StorageError::Busy) {
                 self.counters.busy.fetch_add(1, Ordering::Relaxed);

@@ -27,6 +27,7 @@
 //! | [`store`] | the store contract on an engine |
 //! | [`directory`] | streams by path, and walks over paths in order |
 //! | [`changes`] | which streams have changed, for a watcher |
+//! | [`survey`], [`retention`] | looking at all streams, and ending those that an operator's rules say are to go |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
@@ -70,10 +71,12 @@ mod recover;
 mod repeat;
 mod reply;
 mod request;
+mod retention;
 mod shard;
 mod snapshot;
 mod store;
 mod stream;
+mod survey;
 mod tables;
 mod threads;
 mod upload;
@@ -102,5 +105,7 @@ pub use crate::read::{READ_BYTES_MAX, ReadPlan};
 pub use crate::rebuilt::Inconsistent;
 pub use crate::recover::OpenError;
 pub use crate::request::{AppendRequest, Appended, CreateRequest, Created, Head, Terms};
+pub use crate::retention::{OVERDUE_MAX, Overdue, RetentionCause, RetentionRule};
 pub use crate::snapshot::{Snapshot, SnapshotHead, SnapshotTag};
 pub use crate::store::{EngineStore, WINDOW_BYTES_MAX};
+pub use crate::survey::Surveyed;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use alluvium_env::Room;
+
 use crate::fault::Fault;
 
 /// When an append is acknowledged.
@@ -130,6 +132,9 @@ pub struct Options {
     /// Most bytes of a snapshot's body that are written at a time. A body that has no more is committed like an append, a
     /// longer one goes to a table of its own.
     pub upload_part_bytes: u32,
+    /// Whether the disk has room: while it has not, whatever does not give room back is refused as full. Who opens the
+    /// engine keeps it up to date.
+    pub room: Room,
     /// Bounds.
     pub limits: Limits,
     /// Who drives the work.
@@ -150,6 +155,7 @@ impl Options {
             table_bytes_max: TABLE_BYTES_MAX_DEFAULT,
             snapshot_grace_ms: SNAPSHOT_GRACE_MS_DEFAULT,
             upload_part_bytes: UPLOAD_PART_BYTES_DEFAULT,
+            room: Room::default(),
             limits: Limits::default(),
             threads: Threads::Spawned,
             on_fault,

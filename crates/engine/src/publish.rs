@@ -116,6 +116,10 @@ impl Engine {
         request: PublishRequest,
     ) -> Result<Upload, PublishError> {
         let inner = &self.inner;
+        if inner.options.room.refuses() {
+            // Before the body comes, which may be long and does not wait for the committer.
+            return Err(StorageError::Full.into());
+        }
         let now_ms = inner.now_ms();
         let stream = inner.find(inner.shard_of(path), path, now_ms)?;
         check_published(inner, &stream, &request)?;

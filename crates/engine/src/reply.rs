@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::bucket::BucketHead;
 use crate::error::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateError, DeleteBucketError, DeleteError,
-    PublishError,
+    PublishError, StorageError,
 };
 use crate::publish::Published;
 use crate::repeat::Answered;
@@ -27,6 +27,7 @@ pub(crate) enum Reply {
     Batch(To<Frames, BatchError>, Result<Frames, BatchError>),
     Create(To<Created, CreateError>, Result<Created, CreateError>),
     Delete(To<(), DeleteError>, Result<(), DeleteError>),
+    Retire(To<bool, StorageError>, Result<bool, StorageError>),
     Publish(To<Published, PublishError>, Result<Published, PublishError>),
     Attributes(To<Incarnation, AttributesError>, Result<Incarnation, AttributesError>),
     Acquire(To<ProducerClaim, StoreError>, Result<ProducerClaim, StoreError>),
@@ -45,6 +46,7 @@ impl Reply {
             Self::Batch(sender, answer) => drop(sender.send(answer)),
             Self::Create(sender, answer) => drop(sender.send(answer)),
             Self::Delete(sender, answer) => drop(sender.send(answer)),
+            Self::Retire(sender, answer) => drop(sender.send(answer)),
             Self::Publish(sender, answer) => drop(sender.send(answer)),
             Self::Attributes(sender, answer) => drop(sender.send(answer)),
             Self::Acquire(sender, answer) => drop(sender.send(answer)),

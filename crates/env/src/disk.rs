@@ -29,6 +29,15 @@ pub enum OpenMode {
     CreateNew,
 }
 
+/// How large a file system is, in bytes.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Space {
+    /// All of it.
+    pub total: u64,
+    /// What of it this process may still fill.
+    pub free: u64,
+}
+
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
     /// Creates `dir` and its missing parents. Every directory that this call created is durable when it returns.
@@ -57,6 +66,13 @@ pub trait Disk: Send + Sync + Debug {
     /// Takes the exclusive lock on `path`, creating the file when missing. `None` when someone else holds it.
     /// The lock is released when the guard is dropped and when the process dies.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+
+    /// How large the file system with `path` is, and how much of it is free; none where nothing knows. May wait for the
+    /// device.
+    fn space(&self, path: &Path) -> io::Result<Option<Space>> {
+        let _ = path;
+        Ok(None)
+    }
 }
 
 /// Holds a lock until it is dropped.

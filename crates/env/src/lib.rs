@@ -1,4 +1,4 @@
-//! The narrow seams to the outside world: the wall clock, randomness and the disk.
+//! The narrow seams to the outside world: the wall clock, randomness and the disk; and whether that has [`room`].
 //!
 //! Libraries of this workspace never read the clock, draw randomness or touch a file by themselves: they are
 //! handed an [`Env`]. The server gives them [`Env::real`]; tests and the seeded simulation give them the
@@ -13,15 +13,17 @@ pub mod disk;
 mod network;
 pub mod random;
 mod real;
+pub mod room;
 pub mod sim;
 
 use std::sync::Arc;
 
 pub use crate::clock::{Clock, SystemClock};
-pub use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+pub use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
 pub use crate::network::is_public;
 pub use crate::random::{OsRandom, Random};
 pub use crate::real::{FileMap, RealDisk};
+pub use crate::room::{Level, Room, RoomLimits, RoomStanding, Share};
 
 /// Everything a library may know of the outside world. Cloning shares the same clock, randomness and disk.
 #[derive(Clone, Debug)]

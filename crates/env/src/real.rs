@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use self::map::FileMap;
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
 
 /// Zeros are written in pieces of this size.
 const ZERO_PIECE_BYTES: usize = 1024 * 1024;
@@ -77,6 +77,15 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Option<Space>> {
+        let disk = rustix::fs::statvfs(path)?;
+        // Some file systems have no size.
+        Ok((disk.f_blocks > 0).then(|| Space {
+            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+            free: disk.f_bavail.saturating_mul(disk.f_frsize),
+        }))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use alluvium_feed_protocol::Id;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
@@ -204,6 +205,18 @@ fn open_cramped(path: &Path) -> StoreResult<Connection> {
     connection.pragma_update(None, "query_only", true)?;
     schema::check(&connection)?;
     Ok(connection)
+}
+
+/// The names of the spaces in a file, for whoever does not want to open it for more: nothing is written, and nobody is
+/// waited for.
+pub fn names(path: &Path) -> StoreResult<Vec<Id>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    let mut statement = connection.prepare("SELECT spaceId FROM spaces ORDER BY spaceKey")?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let parsed = names.iter().map(|name| Id::parse(name).ok()).collect::<Option<Vec<_>>>();
+    parsed.ok_or_else(|| StoreError::Corrupt("the name of a space".to_owned()))
 }
 
 /// A database in memory that has the tables and nothing in them: what reads of a space find that isn't there.

@@ -18,7 +18,7 @@ mod schema;
 pub mod seal;
 pub mod spaces;
 
-pub use database::{Database, Durability, empty};
+pub use database::{Database, Durability, empty, names};
 pub use error::{StoreError, StoreResult};
 pub use page::{Page, PageLimits, Selection};
 pub use seal::{Cypher, SealError};

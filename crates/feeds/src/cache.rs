@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::ground::Ground;
 use crate::options::Options;
 use crate::space::Space;
+use crate::survey::SurveyedSpace;
 
 #[derive(Debug, Default)]
 struct Open {
@@ -69,6 +70,16 @@ impl Cache {
         let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options, &self.counts)?);
         open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
         Ok(space)
+    }
+
+    /// What all spaces take, the largest first.
+    pub(crate) fn survey(&self) -> io::Result<Vec<SurveyedSpace>> {
+        self.ground.survey(self.env.disk.as_ref())
+    }
+
+    /// The name of the space in a folder.
+    pub(crate) fn name_of(&self, folder: &str) -> Option<Id> {
+        self.ground.name_of(folder)
     }
 
     /// How many spaces are open. Does not wait: while one is opened, nobody knows.

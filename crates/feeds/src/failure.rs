@@ -17,6 +17,11 @@ impl Failure {
         Self::Refused(code, message.into())
     }
 
+    /// The disk is short of room.
+    pub(crate) fn short() -> Self {
+        Self::refused(ErrorCode::StorageFull, "the disk is short of room; nothing of this request was kept")
+    }
+
     /// What the caller is told. Trouble inside is logged in full and told in general.
     pub(crate) fn into_response(self, request_id: RequestId) -> ErrorResponse {
         match self {

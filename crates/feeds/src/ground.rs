@@ -52,10 +52,7 @@ impl Plot<'_> {
 
 impl Ground {
     pub(crate) fn new(folder: &Path, env: &Env, count_max: usize) -> std::io::Result<Self> {
-        let is_space = |name: &&String| {
-            name.len() == FOLDER_DIGITS && name.bytes().all(|digit| digit.is_ascii_hexdigit())
-        };
-        let count = env.disk.list(folder)?.iter().filter(is_space).count();
+        let count = env.disk.list(folder)?.iter().filter(|name| Self::is_folder(name)).count();
         Ok(Self {
             folder: folder.to_owned(),
             secret: env.random.next_u128(),
@@ -63,6 +60,23 @@ impl Ground {
             count_max,
             nothing: Mutex::default(),
         })
+    }
+
+    /// Whether a folder of this name is one of a space.
+    pub(crate) fn is_folder(name: &str) -> bool {
+        name.len() == FOLDER_DIGITS && name.bytes().all(|digit| digit.is_ascii_hexdigit())
+    }
+
+    /// The names of the folders of all spaces.
+    pub(crate) fn folders(&self, disk: &dyn Disk) -> std::io::Result<Vec<String>> {
+        let mut names = disk.list(&self.folder)?;
+        names.retain(|name| Self::is_folder(name));
+        Ok(names)
+    }
+
+    /// Where a folder of this name is.
+    pub(crate) fn folder_named(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// A space's name may have any characters and any case, so its folder is called by its hash; the name itself is

@@ -1,5 +1,6 @@
 //! How a service is run.
 
+use alluvium_env::Room;
 use alluvium_feed_protocol::Limits;
 use alluvium_feed_store::Durability;
 
@@ -41,6 +42,9 @@ pub struct Options {
     pub page_examined_max: usize,
     /// How old the guard may be while positions are given, in milliseconds.
     pub guard_interval_ms: u64,
+    /// Whether the disk has room: while it has not, appends and what would make a space are refused as storage full. Who
+    /// opens the service keeps it up to date.
+    pub room: Room,
 }
 
 impl Default for Options {
@@ -62,6 +66,7 @@ impl Default for Options {
             wait_ms_max: 30_000,
             page_examined_max: 20_000,
             guard_interval_ms: 2000,
+            room: Room::default(),
         }
     }
 }

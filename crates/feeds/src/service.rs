@@ -15,10 +15,12 @@ use crate::cache::Cache;
 use crate::counters::{Counted, Counters};
 use crate::failure::Failure;
 use crate::hub::Listener;
+use crate::identity;
 use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue;
 use crate::space::Space;
+use crate::survey::SurveyedSpace;
 use crate::waiters::Waiting;
 
 /// Most blocks that one message brings unasked.
@@ -43,6 +45,8 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Service {
     options: Arc<Options>,
+    /// Which server this is.
+    id: Id,
     cache: Cache,
     counters: Arc<Counters>,
     _lock: Box<dyn DiskLock>,
@@ -56,8 +60,9 @@ impl Service {
         options.limits = options.limits.within_hard();
         let options = Arc::new(options);
         let counters = Arc::new(Counters::default());
+        let id = identity::of_folder(folder, &env);
         let cache = Cache::new(folder, env, Arc::clone(&options), Arc::clone(&counters))?;
-        Ok(Self { options, cache, counters, _lock: lock })
+        Ok(Self { options, id, cache, counters, _lock: lock })
     }
 
     /// What was counted since the service was opened.
@@ -254,6 +259,9 @@ impl Service {
         let request = Request::Append(request);
         principal.check(space, &request)?;
         named_alike(space, &request)?;
+        if self.options.room.refuses() {
+            return Err(Failure::short());
+        }
         let Request::Append(request) = request else {
             return Err(Failure::refused(ErrorCode::Internal, "an append that is none"));
         };
@@ -275,7 +283,8 @@ impl Service {
         }
         let limits = self.options.limits.clone();
         let request_id = hello.request_id.clone();
-        Ok(Welcome { request_id, protocol: PROTOCOL, limits, heartbeat_ms: None, spaces })
+        let server_id = Some(self.id.clone());
+        Ok(Welcome { request_id, protocol: PROTOCOL, server_id, limits, heartbeat_ms: None, spaces })
     }
 
     /// What follows a position in a subscription, for a listener that is sent blocks; `None` if that is more than is sent
@@ -316,6 +325,16 @@ impl Service {
     /// Marks a space as deleted: from now on every request about it is told so.
     pub fn delete_space(&self, space: &Id) -> Result<(), String> {
         self.with_space(space, Space::delete)
+    }
+
+    /// What all spaces take, the largest first. Looks at the files of each: blocks for a while if there are many.
+    pub fn survey(&self) -> std::io::Result<Vec<SurveyedSpace>> {
+        self.cache.survey()
+    }
+
+    /// The name of the space in a folder that [`survey`](Self::survey) has found; none if that cannot be read now. Blocks.
+    pub fn name_of(&self, folder: &str) -> Option<Id> {
+        self.cache.name_of(folder)
     }
 
     fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {

@@ -140,6 +140,9 @@ impl Space {
         if let Some(database) = self.database.get() {
             return Ok(database);
         }
+        if self.options.room.refuses() {
+            return Err(Failure::short());
+        }
         let plot = self.ground.plot()?;
         // Another writer may have been faster.
         if let Some(database) = self.database.get() {

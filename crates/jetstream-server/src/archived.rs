@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use alluvium_env::Room;
 use alluvium_jetstream_archive::{Archive, Batch as ArchiveBatch};
 use alluvium_jetstream_ingest::sink::{Batch, Sink, SinkError, Store};
 use alluvium_jetstream_ingest::state::{CURSOR, encode_cursor};
@@ -15,6 +16,8 @@ const PAGE: usize = 1000;
 #[derive(Debug)]
 pub struct Archived {
     archive: Archive,
+    /// While its disk has no room, whoever submits waits, and the relay with it.
+    room: Room,
     submitted: Mutex<Submitted>,
 }
 
@@ -26,9 +29,9 @@ struct Submitted {
 }
 
 impl Archived {
-    /// Batches go to `archive`.
-    pub fn new(archive: Archive) -> Self {
-        Self { archive, submitted: Mutex::default() }
+    /// Batches go to `archive`, while its disk has room.
+    pub fn new(archive: Archive, room: Room) -> Self {
+        Self { archive, room, submitted: Mutex::default() }
     }
 }
 
@@ -38,6 +41,7 @@ fn failed(error: &alluvium_jetstream_archive::Error) -> SinkError {
 
 impl Sink for Archived {
     fn submit(&self, batch: Batch) -> Result<(), SinkError> {
+        self.room.wait();
         let entry = |key: String, value: Option<Vec<u8>>| (Bytes::from(key), value.map(Bytes::from));
         let changes = batch.changes.iter().map(|change| entry(change.key(), change.value()));
         let cursor = batch.cursor.map(|cursor| entry(CURSOR.to_owned(), Some(encode_cursor(cursor))));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use alluvium_env::Room;
 use alluvium_jetstream_archive::Options;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
 
@@ -28,6 +29,8 @@ pub struct JetstreamConfig {
     pub segment_bytes: u64,
     /// Rows of a full block.
     pub block_rows: usize,
+    /// Whether the disk has room: while it has not, nothing is taken from the relay.
+    pub room: Room,
 }
 
 impl JetstreamConfig {
@@ -46,6 +49,7 @@ impl JetstreamConfig {
             fetchers,
             segment_bytes: archive.segment_bytes,
             block_rows: archive.blocks.block_rows,
+            room: Room::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, Room};
 use alluvium_jetstream_archive::{Archive, Error, FjallStore, StoreError};
 use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
@@ -42,6 +42,7 @@ pub struct Jetstream {
     archive: Archive,
     writer: Option<JoinHandle<Result<(), Error>>>,
     ingest: Option<Ingest>,
+    room: Room,
 }
 
 impl Jetstream {
@@ -53,8 +54,9 @@ impl Jetstream {
         let (archive, recovered) = Archive::open(env.clone(), store, config.archive())?;
         tracing::info!(?recovered, "the archive is open");
         let writer = archive.start().map_err(|_| StartError::Thread)?;
-        let mut jetstream = Self { archive: archive.clone(), writer: Some(writer), ingest: None };
-        let archived = Arc::new(Archived::new(archive));
+        let mut jetstream =
+            Self { archive: archive.clone(), writer: Some(writer), ingest: None, room: config.room.clone() };
+        let archived = Arc::new(Archived::new(archive, config.room.clone()));
         let http = HttpConfig {
             relay: config.relay_over_http(),
             allow_private: config.allow_private,
@@ -105,6 +107,8 @@ impl Jetstream {
     }
 
     fn end(&mut self) -> Result<(), StartError> {
+        // What is in hand is stored all the same: it is little, and nobody could end otherwise.
+        self.room.end();
         let ended = self.ingest.take().map_or(Ok(()), Ingest::stop);
         self.archive.close();
         if let Some(writer) = self.writer.take() {

@@ -131,6 +131,19 @@ impl StreamPath {
         format!("{mount}{}", self.encoded())
     }
 
+    /// Whether the path of the stream's URL begins so, which is compared decoded: `prefix` is decoded as well, and may end
+    /// anywhere. What the server keeps for itself is under none.
+    pub fn is_under(&self, prefix: &str) -> bool {
+        if self.is_internal() {
+            return false;
+        }
+        let mount = if self.is_bucketed() { BUCKET_MOUNT } else { STREAM_MOUNT };
+        match prefix.strip_prefix(mount) {
+            Some(prefix) => self.0.trim_start_matches(BUCKET_MARK).starts_with(prefix),
+            None => mount.starts_with(prefix),
+        }
+    }
+
     /// What tells this path from all others, in either namespace: the decoded path, or for a stream in a bucket a
     /// NUL, the bucket's id, a slash and the stream's id; for an internal one what begins with U+0001.
     pub fn as_str(&self) -> &str {
@@ -157,24 +170,29 @@ impl StreamPath {
 
     /// The path as it stands in a URL after its mount: ASCII, one spelling per path, slashes kept.
     pub fn encoded(&self) -> String {
-        const HEX: &[u8; 16] = b"0123456789ABCDEF";
-        let mut encoded = String::with_capacity(self.0.len());
-        for byte in self.0.trim_start_matches(BUCKET_MARK).bytes() {
-            if is_path_byte(byte) {
-                encoded.push(char::from(byte));
-            } else {
-                encoded.push('%');
-                encoded.push(char::from(HEX[usize::from(byte >> 4)]));
-                encoded.push(char::from(HEX[usize::from(byte & 0xf)]));
-            }
-        }
-        encoded
+        percent_encode(self.0.trim_start_matches(BUCKET_MARK))
     }
 }
 
 /// Bytes that stand for themselves in a URL path: `pchar` of RFC 3986, and the slash.
 fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte)
+}
+
+/// Writes text as it stands in a URL path: ASCII, one spelling per text, slashes kept.
+pub fn percent_encode(text: &str) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_path_byte(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push('%');
+            encoded.push(char::from(HEX[usize::from(byte >> 4)]));
+            encoded.push(char::from(HEX[usize::from(byte & 0xf)]));
+        }
+    }
+    encoded
 }
 
 /// Decodes percent escapes, once; `None` if one is broken or the outcome is not UTF-8. A plus sign stands for itself.

@@ -1,9 +1,11 @@
 //! The configuration: declared once in [`options`], gathered in [`load`], documented by [`docs`].
 
 mod access;
+mod disk;
 mod docs;
 mod load;
 mod options;
+mod retention;
 mod value;
 
 use alluvium_engine::{Durability, SHARDS_MAX};
@@ -13,14 +15,16 @@ use alluvium_sqlstore::{CHUNK_ROWS_MAX, VALUE_BYTES_MAX};
 use crate::memory::check_memory;
 
 pub use access::{AccessPath, ByteLimit, RateLimit};
+pub use disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace, check_free_space};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
+pub use retention::{InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix};
 use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
-const ENGINE_ONLY: [&str; 16] = [
+const ENGINE_ONLY: [&str; 17] = [
     "shards",
     "segment-bytes",
     "recent-bytes",
@@ -37,6 +41,7 @@ const ENGINE_ONLY: [&str; 16] = [
     "webhook-timeout",
     "webhook-loopback",
     "webhook-key-rotation",
+    "retention-interval",
 ];
 
 /// Bytes of an append that a SQLite store can take in one transaction.
@@ -46,6 +51,8 @@ impl Config {
     /// Checks what no single option can, and what the store would refuse later.
     fn check(&self) -> Result<(), ConfigError> {
         self.check_access()?;
+        self.check_disk()?;
+        self.check_retention()?;
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::Contradiction(
                 "`tls-cert` and `tls-key` go together: one of them is not set".to_owned(),

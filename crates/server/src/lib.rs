@@ -4,6 +4,7 @@
 //! options) it gets from here.
 
 mod access;
+mod admin;
 pub mod config;
 mod exit;
 mod front;
@@ -12,6 +13,8 @@ mod memory;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+mod retention;
+mod room;
 mod serve;
 pub mod sight;
 mod site;
@@ -24,5 +27,6 @@ pub use exit::{
 };
 pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
+pub use room::RoomKeeper;
 pub use serve::serve;
 pub use watch::operations;

@@ -2,12 +2,14 @@
 //! names its figures. Every name is in [`families`], with what it means; `docs/operating/metrics.md` is made from there.
 
 mod access;
+mod disk;
 mod doors;
 mod engine;
 pub(crate) mod families;
 mod plumbing;
 
 pub use access::access;
+pub(crate) use disk::disk;
 pub(crate) use doors::{feeds, streams, subscriptions};
 pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;

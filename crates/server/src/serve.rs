@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use alluvium_access::{Access, Guarded};
-use alluvium_env::Env;
+use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
     Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
@@ -13,12 +13,15 @@ use tokio::{runtime, signal::unix};
 
 use crate::{
     access,
+    admin::Admin,
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
     logging,
     memory::check_memory,
     metrics,
+    retention::keep_retention,
+    room::RoomKeeper,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
@@ -64,15 +67,18 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let store = OpenStore::open(config, &env)?;
     // A data directory that was there has its own number of shards.
     check_memory(config, store.shards().unwrap_or(1))?;
+    let (keeper, feeds_room) = room_keeper(config, &env, &store, &sight);
     watch::watch_store(&sight, config, &store);
-    let feeds = open_feeds(config, env.clone())?;
+    let feeds = open_feeds(config, env.clone(), feeds_room)?;
     let surface = feeds.as_ref().map(|service| feeds_surface(config, service, shutdown.clone()));
     let subscriptions = subscriptions::open(config, &store, env.clone())?;
+    let clock = Arc::clone(&env.clock);
     let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
     watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
     watch::watch_subscriptions(&sight, subscriptions.as_ref());
     let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
-    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed }).is_err() {
+    let admin = Admin::new(store.backend(), feeds.clone(), clock, config.body_timeout);
+    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, admin }).is_err() {
         unreachable!("the doors are put in once");
     }
     sight.health().recovered();
@@ -83,18 +89,14 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
         tokio::select! {
             () = until_told_to_stop(config, server, &sight, signals) => {}
             () = sweep_feeds(feeds.clone()) => {}
+            () = keeper.keep() => {}
+            () = keep_retention(config, &store) => {}
             watched = keep_certificates(front.tls.clone()) => watched?,
             () = store.failed() => stop_at_once(&StoreStopped),
         }
         Ok::<(), io::Error>(())
     })?;
-    if let Some(feeds) = feeds {
-        feeds.close();
-    }
-    if let Some(subscriptions) = subscriptions {
-        subscriptions.stop();
-    }
-    store.close();
+    close(feeds, subscriptions, &store);
     #[cfg(feature = "otlp")]
     if let Some(exporter) = exporter {
         exporter.stop();
@@ -104,6 +106,39 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Ends what stores data, what rests on others first.
+fn close(
+    feeds: Option<Arc<alluvium_feeds::Service>>,
+    subscriptions: Option<alluvium_subscriptions::Service>,
+    store: &OpenStore,
+) {
+    if let Some(feeds) = feeds {
+        feeds.close();
+    }
+    if let Some(subscriptions) = subscriptions {
+        subscriptions.stop();
+    }
+    store.close();
+}
+
+/// What looks at the disks, after a first look, and what feeds are told of theirs.
+fn room_keeper(config: &Config, env: &Env, store: &OpenStore, sight: &Sight) -> (RoomKeeper, Room) {
+    let (what, path, room) = store.place();
+    let limits = RoomLimits { warn: config.disk_free_warn.0, min: config.disk_free_min.0 };
+    let keeper = RoomKeeper::new(env, limits).and(what, path, room.clone());
+    let (keeper, feeds_room) = match config.store {
+        StoreChoice::Sqlite(_) if config.feeds => {
+            let room = Room::default();
+            (keeper.and("data", config.data_dir.clone(), room.clone()), room)
+        }
+        // They are in the same directory, or there are none.
+        StoreChoice::Engine | StoreChoice::Sqlite(_) => (keeper, room),
+    };
+    keeper.show(sight);
+    keeper.look();
+    (keeper, feeds_room)
 }
 
 /// The export of traces and metrics, if it is wanted.

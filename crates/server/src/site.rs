@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, Room};
 use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{ClosedGate, Gate, Limits, OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
@@ -11,6 +11,7 @@ use alluvium_streams::Streams;
 use alluvium_subscriptions::http as subscriptions;
 use tokio::sync::SetOnce;
 
+use crate::admin::{ADMIN_MOUNT, Admin};
 use crate::config::{Config, MetricsPlace};
 use crate::sight::{Sight, Visibility};
 use crate::store::to_usize;
@@ -26,6 +27,7 @@ pub(crate) struct Doors {
     pub(crate) streams: Streams,
     pub(crate) feeds: Option<Surface>,
     pub(crate) subscriptions: Option<subscriptions::Surface>,
+    pub(crate) admin: Admin,
 }
 
 /// Everything that answers requests. Those that come before the doors are there wait for them, but for the ones about the
@@ -66,6 +68,7 @@ impl Handler for Site {
         match (&doors.feeds, &doors.subscriptions) {
             (Some(feeds), _) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
             // Out of the way of streams, where most requests go.
+            _ if request.uri().path().starts_with(ADMIN_MOUNT) => Box::pin(doors.admin.handle(request)).await,
             (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
                 Box::pin(subscriptions.handle(request)).await
             }
@@ -75,7 +78,7 @@ impl Handler for Site {
 }
 
 /// The authority of feeds, if it is wanted.
-pub(crate) fn open_feeds(config: &Config, env: Env) -> Result<Option<Arc<Service>>, OpenError> {
+pub(crate) fn open_feeds(config: &Config, env: Env, room: Room) -> Result<Option<Arc<Service>>, OpenError> {
     if !config.feeds {
         return Ok(None);
     }
@@ -83,6 +86,7 @@ pub(crate) fn open_feeds(config: &Config, env: Env) -> Result<Option<Arc<Service
     let options = FeedsOptions {
         spaces_max: config.feed_spaces_max,
         limits: feeds_limits(config),
+        room,
         ..FeedsOptions::default()
     };
     Service::open(&folder, env, options).map(|service| Some(Arc::new(service)))
@@ -115,6 +119,7 @@ pub(crate) fn feeds_surface(config: &Config, service: &Arc<Service>, shutdown: S
         long_poll_timeout: config.long_poll_timeout,
         sse_cycle: config.sse_cycle,
         ping_interval: config.feed_ping_interval,
+        greeting_timeout: config.feed_greeting_timeout,
         reader_timeout: config.feed_reader_timeout,
     };
     // With an access file callers are known before they come here.

@@ -2,14 +2,14 @@
 
 use std::{
     num::NonZero,
-    path::{Path, absolute},
+    path::{Path, PathBuf, absolute},
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use alluvium_engine::{Durability, Engine, Fault, Limits, Options as EngineOptions, SHARDS_MAX, Stats};
-use alluvium_env::Env;
+use alluvium_env::{Env, Room};
 use alluvium_sqlstore::{Bounds, CHUNK_ROWS_MAX, SqliteOptions, SqliteStore};
 use alluvium_streams::Backend;
 
@@ -28,6 +28,8 @@ pub(crate) struct OpenStore {
     durability: Durability,
     recovered: String,
     recovery: Recovery,
+    /// Where its data is, and the room there.
+    place: (&'static str, PathBuf, Room),
 }
 
 /// What opening a store came to.
@@ -42,20 +44,31 @@ pub(crate) struct Recovery {
 impl OpenStore {
     pub(crate) fn open(config: &Config, env: &Env) -> Result<Self, ServeError> {
         let began = now();
+        let room = Room::default();
         let (backend, recovered, recovery) = match &config.store {
             StoreChoice::Engine => {
-                let engine = Engine::open(env.clone(), &config.data_dir, engine_options(config))?;
+                let engine =
+                    Engine::open(env.clone(), &config.data_dir, engine_options(config, room.clone()))?;
                 let (recovered, recovery) = recovered(&engine, began.elapsed());
                 (Backend::Engine(engine), recovered, recovery)
             }
             StoreChoice::Sqlite(path) => {
-                let store = open_sqlite(config, path, env)?;
+                let store = open_sqlite(config, path, env, room.clone())?;
                 let recovery = Recovery { took: began.elapsed(), streams: 0, segments: 0 };
                 let recovered = format!("opened in {} ms", recovery.took.as_millis());
                 (Backend::Sqlite(store), recovered, recovery)
             }
         };
-        Ok(Self { backend, durability: config.durability, recovered, recovery })
+        let place = match &config.store {
+            StoreChoice::Engine => ("data", config.data_dir.clone(), room),
+            StoreChoice::Sqlite(path) => ("sqlite", path.clone(), room),
+        };
+        Ok(Self { backend, durability: config.durability, recovered, recovery, place })
+    }
+
+    /// What its data is called, where it is, and what is to be told of the room there.
+    pub(crate) fn place(&self) -> (&'static str, PathBuf, Room) {
+        self.place.clone()
     }
 
     /// What opening it came to.
@@ -105,7 +118,7 @@ impl OpenStore {
     }
 }
 
-fn open_sqlite(config: &Config, path: &Path, env: &Env) -> Result<SqliteStore, ServeError> {
+fn open_sqlite(config: &Config, path: &Path, env: &Env, room: Room) -> Result<SqliteStore, ServeError> {
     // SQLite takes some names for something else than a file; it does so with no absolute path.
     let path = absolute(path)?;
     if let Some(folder) = path.parent() {
@@ -113,11 +126,11 @@ fn open_sqlite(config: &Config, path: &Path, env: &Env) -> Result<SqliteStore, S
             .create_dir_all(folder)
             .map_err(|source| ServeError::SqliteFolder { path: folder.to_owned(), source })?;
     }
-    SqliteStore::open(&path, sqlite_options(config), env)
+    SqliteStore::open(&path, sqlite_options(config, room), env)
         .map_err(|source| ServeError::Sqlite { path: path.clone(), source })
 }
 
-fn sqlite_options(config: &Config) -> SqliteOptions {
+fn sqlite_options(config: &Config, room: Room) -> SqliteOptions {
     let default = Bounds::default();
     let append_bytes_max = config.append_bytes_max.0;
     SqliteOptions {
@@ -132,6 +145,7 @@ fn sqlite_options(config: &Config) -> SqliteOptions {
         queue_bytes_max: to_usize(config.queue_bytes_max.0),
         // A connection has one request under way at a time.
         waiters_max: config.connections_max,
+        room,
         ..SqliteOptions::default()
     }
 }
@@ -157,8 +171,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn engine_options(config: &Config) -> EngineOptions {
+fn engine_options(config: &Config, room: Room) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(|fault: &Fault| stop_at_once(fault)));
+    options.room = room;
     options.durability = config.durability;
     options.shards = u16::try_from(config.shards.unwrap_or_else(default_shards)).unwrap_or(SHARDS_MAX);
     options.segment_bytes = u32::try_from(config.segment_bytes.0).unwrap_or(u32::MAX);

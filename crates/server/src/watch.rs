@@ -10,6 +10,7 @@ use alluvium_feeds::http::{
 use alluvium_http::RequestBody;
 use alluvium_streams::{Backend, Operation, Streams, operation};
 
+use crate::admin::{ADMIN_MOUNT, OPERATIONS as ADMIN_OPERATIONS, operation as admin_operation};
 use crate::config::Config;
 use crate::metrics;
 use crate::sight::{HEALTH_PATH, METRICS_PATH, Operations, READY_PATH, Sight, Unready};
@@ -18,11 +19,13 @@ use crate::store::OpenStore;
 /// The operations about the server itself.
 const OWN: &[&str] = &["health", "ready", "metrics"];
 const STREAM_COUNT: usize = Operation::ALL.len();
-const COUNT: usize = STREAM_COUNT + FEED_OPERATIONS.len() + OWN.len();
+const OWN_FROM: usize = STREAM_COUNT + FEED_OPERATIONS.len();
+const ADMIN_FROM: usize = OWN_FROM + OWN.len();
+const COUNT: usize = ADMIN_FROM + ADMIN_OPERATIONS.len();
 
 static NAMES: [&str; COUNT] = names();
 
-/// All operations: those of streams, those of feeds, and those about the server itself.
+/// All operations: those of streams, those of feeds, those about the server itself, and those of its operator.
 pub(crate) static OPERATIONS: Operations = Operations { names: &NAMES, of: operation_of::<RequestBody> };
 
 const fn names() -> [&'static str; COUNT] {
@@ -31,10 +34,12 @@ const fn names() -> [&'static str; COUNT] {
     while at < COUNT {
         names[at] = if at < STREAM_COUNT {
             Operation::ALL[at].name()
-        } else if at < STREAM_COUNT + FEED_OPERATIONS.len() {
+        } else if at < OWN_FROM {
             FEED_OPERATIONS[at - STREAM_COUNT]
+        } else if at < ADMIN_FROM {
+            OWN[at - OWN_FROM]
         } else {
-            OWN[at - STREAM_COUNT - FEED_OPERATIONS.len()]
+            ADMIN_OPERATIONS[at - ADMIN_FROM]
         };
         at += 1;
     }
@@ -48,11 +53,12 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
 
 fn operation_of<B>(request: &http::Request<B>) -> usize {
     let (method, uri) = (request.method(), request.uri());
-    let own = |place: usize| STREAM_COUNT + FEED_OPERATIONS.len() + place;
+    let own = |place: usize| OWN_FROM + place;
     match uri.path() {
         HEALTH_PATH => own(0),
         READY_PATH => own(1),
         METRICS_PATH => own(2),
+        path if path.starts_with(ADMIN_MOUNT) => ADMIN_FROM + admin_operation(method, path),
         path if path.starts_with(FEEDS_MOUNT) => STREAM_COUNT + feed_operation(method, uri),
         _ => operation(method, uri) as usize,
     }
@@ -127,6 +133,9 @@ mod tests {
             ("GET /metrics", "metrics"),
             ("GET /healthz", "health"),
             ("GET /readyz", "ready"),
+            ("GET /admin/v1/streams?order=idle", "admin_streams"),
+            ("POST /admin/v1/delete", "admin_delete"),
+            ("DELETE /admin/v1/streams", "admin_other"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),
             ("GET /", "other"),

@@ -453,6 +453,10 @@ impl Core {
             Ok(_) => self.keys = keys,
             Err(error) => {
                 tracing::warn!(%error, "signing keys were not written");
+                // Who waits for the first ones is not left without an answer.
+                for command in std::mem::take(&mut self.early) {
+                    drop(command.reply.send(Err(error.refusal())));
+                }
                 self.keys_blocked_until_ms = self.now_ms().saturating_add(BLOCKED_MS);
             }
         }

@@ -4,6 +4,8 @@
 //! The disk is a small memory file system in a mount namespace of this process, so the rest of the machine never
 //! sees it. That needs the Debian tools `unshare` and `mount`, and no privileges beyond user namespaces.
 
+mod short;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,8 +21,23 @@ use crate::server::{Launch, Server};
 use crate::tools;
 use crate::writer::{Answer, Kind, Writer};
 
-/// Size of the disk under test.
+/// Size of the disk that is filled to the brim.
 const DISK_MIB: u32 = 64;
+/// Size of the one that a server keeps from being filled.
+const SHORT_DISK_MIB: u32 = 128;
+/// To the brim, with nothing that keeps it from there.
+const FLAGS: [&str; 10] = [
+    "--segment-bytes",
+    "2MiB",
+    "--append-bytes-max",
+    "1MiB",
+    "--shards",
+    "2",
+    "--disk-free-min",
+    "off",
+    "--disk-free-warn",
+    "off",
+];
 /// Room that is taken at first and given back later.
 const BALLAST_BYTES: usize = 24 << 20;
 /// Writers at once.
@@ -45,7 +62,9 @@ pub(crate) struct Options {
 /// Runs the test in a mount namespace of its own.
 pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Result<()> {
     if options.in_namespace {
-        return fill_and_free(binary, report);
+        fill_and_free(binary, report)?;
+        let disk = Mounted::new(SHORT_DISK_MIB)?;
+        return short::run(binary, disk.0.path(), report);
     }
     let output = Command::new("unshare")
         .args(["--map-root-user", "--mount"])
@@ -72,14 +91,24 @@ pub(crate) fn run(binary: &Path, options: &Options, report: &mut Report) -> Resu
     Ok(())
 }
 
+/// A small disk, in a mount namespace that ends with this process.
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn new(mib: u32) -> Result<Self> {
+        let disk = tempfile::tempdir()?;
+        let size = format!("size={mib}m");
+        tools::run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))?;
+        Ok(Self(disk))
+    }
+}
+
 fn fill_and_free(binary: &Path, report: &mut Report) -> Result<()> {
-    let disk = tempfile::tempdir()?;
-    let size = format!("size={DISK_MIB}m");
-    tools::run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))?;
+    let disk = Mounted::new(DISK_MIB)?;
+    let disk = &disk.0;
     let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![1; BALLAST_BYTES])?;
-    let flags = ["--segment-bytes", "2MiB", "--append-bytes-max", "1MiB", "--shards", "2"];
-    let server = Launch::new(binary, &disk.path().join("data"), &flags).start()?;
+    let server = Launch::new(binary, &disk.path().join("data"), &FLAGS).start()?;
     let mut writers: Vec<Writer> =
         (0..WRITERS).map(|id| Writer::new(id, Kind::Producer, Random::new(u64::from(id)))).collect();
     let mut connection = Connection::open(server.address)?;

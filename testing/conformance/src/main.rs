@@ -34,6 +34,7 @@
 
 mod abuse;
 mod access;
+mod admin;
 mod buckets;
 mod certificates;
 mod check;
@@ -94,6 +95,8 @@ enum Claim {
     Buckets,
     /// Access: every operation of every door for every kind of caller, open streams, limits, and a log without a token.
     Access,
+    /// What an operator does: rules of retention, lists by size and idleness, totals, deletions by prefix.
+    Admin,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
     /// Feeds under `kill -9` of clients and server, over cut connections: nothing lost or doubled, one order everywhere.
@@ -169,6 +172,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Access => access::run(&binary, &mut report)?,
+        Claim::Admin => admin::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,

@@ -53,7 +53,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
     subject.try_all(server.address, &script(), report);
     // What names nothing.
-    let nameless = ["other", "feed_other", "feed_preflight"];
+    let nameless = ["other", "feed_other", "feed_preflight", "admin_other"];
     subject.finish(&operations(binary, "operations")?, &nameless, report);
     server.stop()?;
     jetstream::run(binary, report)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{JoinHandle, yield_now};
 
 use alluvium_env::sim::SimDisk;
-use alluvium_env::{Disk as _, Env};
+use alluvium_env::{Disk as _, Env, Room};
 use alluvium_jetstream_archive::{Archive, Error, LogStore, Options};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestConfig, Seams};
 use alluvium_jetstream_server::Archived;
@@ -82,7 +82,7 @@ impl Power {
         (options.blocks.block_rows, options.segment_bytes) = (8, 6_000);
         let (archive, _) = Archive::open(env.clone(), store, options)?;
         let writer = archive.start()?;
-        let archived = Arc::new(Archived::new(archive.clone()));
+        let archived = Arc::new(Archived::new(archive.clone(), Room::default()));
         let seams = Seams {
             sink: archived.clone(),
             store: archived,

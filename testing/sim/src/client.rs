@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use alluvium_engine::{
     AppendError, AppendRequest, CreateBucketError, CreateError, CreateRequest, DeleteBucketError,
-    DeleteError, Engine, LookupError, PublishError, PublishRequest, StorageError,
+    DeleteError, Engine, LookupError, Overdue, PublishError, PublishRequest, StorageError,
 };
 use alluvium_protocol::{
     AppendRejection, BucketId, ContentType, ForkOrigin, Lifetime, ProducerId, ProducerRejection,
@@ -102,6 +102,18 @@ pub(crate) fn delete(engine: &Engine, path: &str) -> Answering {
             Err(DeleteError::Lookup(error)) => Answer::Refused(lookup_refusal(error)),
             Err(DeleteError::Storage(error)) => Answer::Refused(storage_refusal(error)),
             Err(error @ DeleteError::Incarnation) => Answer::Refused(Refusal::Unexpected(error.to_string())),
+        }
+    })
+}
+
+/// Asks the engine to end a stream that it has found due.
+pub(crate) fn retire(engine: &Engine, overdue: Overdue) -> Answering {
+    let engine = engine.clone();
+    Box::pin(async move {
+        match engine.retire(&overdue).await {
+            Ok(true) => Answer::Deleted,
+            Ok(false) => Answer::Refused(Refusal::Kept),
+            Err(error) => Answer::Refused(storage_refusal(error)),
         }
     })
 }

@@ -7,7 +7,9 @@ use alluvium_env::sim::Rng;
 use alluvium_protocol::Offset;
 
 use crate::model::{Model, Stream};
-use crate::operation::{AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, Stamp};
+use crate::operation::{
+    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, RetainAsk, Stamp,
+};
 
 /// The paths of all simulated streams: few, so that operations meet.
 pub const PATHS: [&str; 13] = [
@@ -93,6 +95,8 @@ enum Draw {
 pub struct Drawing {
     rng: Rng,
     weights: Vec<(Draw, u64)>,
+    /// Draws rules of retention, apart from all else: runs without them stay what they were.
+    retention: Option<Rng>,
     count: u64,
     shards: u16,
     body_bytes_max: u64,
@@ -112,12 +116,16 @@ impl Drawing {
             (draw, weight * factor)
         };
         let weights = KINDS.into_iter().map(weigh).collect();
-        Self { rng, weights, count: 0, shards, body_bytes_max }
+        let retention = seed.is_multiple_of(2).then(|| Rng::new(seed ^ 0x4e7a_1400));
+        Self { rng, weights, retention, count: 0, shards, body_bytes_max }
     }
 
     /// The next operation, given what the model knows.
     pub fn next(&mut self, model: &Model, now_ms: u64) -> Operation {
         self.count += 1;
+        if let Some(ask) = self.retain() {
+            return Operation::Retain(ask);
+        }
         let total = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = self.rng.below(total);
         let mut drawn = Draw::Commit;
@@ -129,6 +137,23 @@ impl Drawing {
             at -= weight;
         }
         self.operation(drawn, model, now_ms)
+    }
+
+    /// Now and then, in every other run, a rule of retention.
+    fn retain(&mut self) -> Option<RetainAsk> {
+        let rng = self.retention.as_mut()?;
+        if !rng.percent(3) {
+            return None;
+        }
+        let prefix =
+            *rng.pick(&["", "/", "/ds/", "/ds/red1/", "/v1/stream/", "/v1/stream/chat/", "/v1/stream/a"]);
+        let ages = [0, 1000, 20_000, 400_000];
+        Some(RetainAsk {
+            prefix: prefix.to_owned(),
+            idle_ms_max: rng.percent(30).then(|| *rng.pick(&ages[1..])),
+            closed_ms_max: rng.percent(30).then(|| *rng.pick(&ages)),
+            bytes_max: rng.percent(60).then(|| *rng.pick(&[500, 5000, 50_000])),
+        })
     }
 
     fn operation(&mut self, drawn: Draw, model: &Model, now_ms: u64) -> Operation {

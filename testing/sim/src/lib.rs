@@ -19,6 +19,7 @@ pub mod operation;
 mod recovery;
 pub mod report;
 mod requests;
+mod retention;
 pub mod world;
 
 use crate::draw::Drawing;

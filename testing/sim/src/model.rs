@@ -6,6 +6,7 @@
 mod admit;
 mod bucket;
 mod lifetime;
+mod retention;
 mod snapshot;
 mod stream;
 
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 
 pub use crate::model::bucket::bucket_of;
 pub use crate::model::lifetime::Deadline;
+pub use crate::model::retention::Overdue;
 pub use crate::model::snapshot::{Retained, Snapshot};
 pub use crate::model::stream::{Message, Stream};
 use crate::operation::{AppendAsk, CreateAsk, Kind, Life, PublishAsk, Stamp};
@@ -104,6 +106,8 @@ pub enum Refusal {
     Replaced,
     /// Gone while a snapshot was on its way: how it is gone may have changed in the batch under way.
     GoneOrReplaced,
+    /// It was to be ended if nobody had written to it, and somebody had, or it was gone.
+    Kept,
     /// No space. Nothing was written.
     Full,
     /// Stored bytes could not be read.
@@ -172,6 +176,13 @@ pub enum Command {
     Delete {
         /// The stream.
         id: Id,
+    },
+    /// End a stream that a rule says is to go.
+    Retire {
+        /// The stream.
+        id: Id,
+        /// When it was last written to, as it was found.
+        last_write_ms: u64,
     },
     /// Publish a snapshot on the stream that was at the path.
     Publish {
@@ -301,10 +312,11 @@ impl Model {
                 if let Some(answer) = self.taken(ask, fork.as_ref(), actual, now_ms) {
                     return answer;
                 }
-                self.make(ask, fork.as_ref(), *submitted_ms)
+                self.make(ask, fork.as_ref(), (*submitted_ms, now_ms))
             }
             Command::Append { id, ask } => self.admit_append(*id, ask, now_ms),
             Command::Delete { id } => self.admit_delete(*id, now_ms),
+            Command::Retire { id, last_write_ms } => self.admit_retire(*id, *last_write_ms, actual, now_ms),
             Command::Publish { id, ask } => self.admit_publish(*id, ask, now_ms),
             Command::CreateBucket { name } => self.admit_bucket(name),
             Command::DeleteBucket { name } => self.admit_bucket_end(name),

@@ -163,6 +163,19 @@ impl std::fmt::Debug for PublishAsk {
     }
 }
 
+/// A rule of retention.
+#[derive(Clone, Debug)]
+pub struct RetainAsk {
+    /// What the URL paths of the streams begin with.
+    pub prefix: String,
+    /// How long they may go without a write.
+    pub idle_ms_max: Option<u64>,
+    /// How long closed ones stay.
+    pub closed_ms_max: Option<u64>,
+    /// What all may hold together.
+    pub bytes_max: Option<u64>,
+}
+
 /// One step of a simulation.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -172,6 +185,8 @@ pub enum Operation {
     Append(AppendAsk),
     /// Ask for a deletion.
     Delete(String),
+    /// Look which streams a rule says are to go, and have them ended.
+    Retain(RetainAsk),
     /// Ask for a snapshot to be published.
     Publish(PublishAsk),
     /// Ask for a bucket.

@@ -31,6 +31,8 @@ pub struct Counts {
     pub appended: u64,
     pub duplicates: u64,
     pub deleted: u64,
+    /// Of these, those that a rule of retention said were to go.
+    pub retired: u64,
     pub published: u64,
     pub buckets: u64,
     pub snapshots: u64,
@@ -77,6 +79,7 @@ impl AddAssign for Counts {
         self.appended += other.appended;
         self.duplicates += other.duplicates;
         self.deleted += other.deleted;
+        self.retired += other.retired;
         self.published += other.published;
         self.buckets += other.buckets;
         self.snapshots += other.snapshots;

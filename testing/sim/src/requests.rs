@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Polls a request for the first time: it is answered at once, or waits for its shard, as the model says.
-    fn submit(
+    pub(crate) fn submit(
         &mut self,
         path: &str,
         expected: Result<Command, Answer>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvium_engine::{Durability, Engine, Limits, Options, Threads};
-use alluvium_env::Env;
 use alluvium_env::sim::{FaultRule, ManualClock, Rng, SeededRandom, SimDisk};
+use alluvium_env::{Env, Room};
 
 use crate::Outcome;
 use crate::client::{self, Answering};
@@ -181,6 +181,7 @@ impl World {
             table_bytes_max: self.setup.table_bytes_max,
             snapshot_grace_ms: 5000,
             upload_part_bytes: self.setup.upload_part_bytes,
+            room: Room::default(),
             limits: Limits { append_bytes_max: self.setup.append_bytes_max(), ..Limits::default() },
             threads: Threads::Manual,
             on_fault: Arc::new(move |_| {
@@ -211,6 +212,7 @@ impl World {
             Operation::Create(ask) => self.create(&ask)?,
             Operation::Append(ask) => self.append(&ask)?,
             Operation::Delete(path) => self.delete(&path)?,
+            Operation::Retain(ask) => self.retain(&ask)?,
             Operation::Publish(ask) => self.publish(&ask)?,
             Operation::CreateBucket(name) => self.create_bucket(&name)?,
             Operation::DeleteBucket(name) => self.delete_bucket(&name)?,
@@ -320,6 +322,8 @@ impl World {
                 )));
             }
             self.counts.answer(&actual);
+            self.counts.retired +=
+                u64::from(matches!(one.command, Command::Retire { .. }) && actual == Answer::Deleted);
             self.learn(&one.command, &actual);
         }
         self.model.end_batch();

@@ -130,6 +130,7 @@ pub(super) const STEPS: &[Step] = &[
         about: "a sync and a write that fail, on one SQLite file",
         run: || on_sqlite("failed-sync"),
     },
+    Step { name: "admin", about: "retention, and what an operator asks", run: || black_box("admin") },
     Step { name: "full-disk", about: "a disk without room", run: || black_box("full-disk") },
     Step {
         name: "jetstream",

@@ -23,6 +23,7 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/http/src/http2.rs",
     "crates/server/src/sight/answer.rs",
     "crates/server/src/sight/operated.rs",
+    "crates/server/src/admin/refusal.rs",
 ];
 /// Words before a symbol where it is defined.
 const DEFINITIONS: &[&str] = &["fn ", "struct ", "enum ", "trait ", "const ", "type "];

@@ -88,7 +88,7 @@ fn a_place_is_decoded_once() {
     ] {
         assert_eq!(of("GET", path).1, place, "{path}");
     }
-    assert_eq!(of("GET", "/feeds/v1/ws"), (Asked::Something, "/feeds/v1/spaces".to_owned()));
+    assert_eq!(of("GET", "/feeds/v1/ws"), (Asked::Greeting, "/feeds/v1/spaces".to_owned()));
 }
 
 #[test]

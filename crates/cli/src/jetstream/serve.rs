@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_access::{Access, AccessError, Doors, Guarded, Options as AccessOptions, Origins, Rates};
-use alluvium_env::Env;
+use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
     BindError, Drained, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, Networks, QUERIES_BYTES_MAX,
     RESPONSES_BYTES_MAX, RequestBody, ResponseBudget, Server, ServerOptions, Shutdown, bind,
@@ -18,13 +18,15 @@ use alluvium_http::{
 use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
-use alluvium_server::config::{LogFormat, MetricsPlace, closest};
+use alluvium_server::config::{
+    DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace, LogFormat, MetricsPlace, check_free_space, closest,
+};
 use alluvium_server::metrics::plumbing;
 use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
-use alluvium_server::{keep_certificates, scheme};
+use alluvium_server::{RoomKeeper, keep_certificates, scheme};
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Args, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -118,6 +120,13 @@ pub(crate) struct ServeArgs {
     /// Events of a block, the least that is downloaded of a segment. Fewer compress worse.
     #[arg(long, value_name = "NUMBER", default_value_t = JetstreamConfig::new("", "").block_rows)]
     block_rows: usize,
+    /// With less of its disk free, nothing is taken from the relay until there is a quarter more: bytes, a part of the disk
+    /// as in `5%`, or `off`.
+    #[arg(long, value_name = "BYTES|PERCENT%|off", default_value_t = DISK_FREE_MIN)]
+    disk_free_min: FreeSpace,
+    /// With less of its disk free, the log and the metrics say so.
+    #[arg(long, value_name = "BYTES|PERCENT%|off", default_value_t = DISK_FREE_WARN)]
+    disk_free_warn: FreeSpace,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -292,7 +301,10 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let own = OwnServer::start(args.metrics_listen, &sight)?;
-    let jetstream = Jetstream::start(&config(args), &env)?;
+    let room = Room::default();
+    let keeper = room_keeper(args, &env, &room)?;
+    let jetstream = Jetstream::start(&config(args, room), &env)?;
+    keeper.show(&sight);
     let shutdown = Shutdown::new();
     let surface = Surface::with_ingest(
         jetstream.archive().clone(),
@@ -319,6 +331,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         announce(args, &front, server.address(), jetstream.archive().next_seq());
         let failed = tokio::select! {
             failure = failure(&jetstream) => Some(failure),
+            () = keeper.keep() => None,
             watched = keep_certificates(front.tls.clone()) => return watched.map(|()| None),
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
@@ -343,8 +356,20 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
 }
 
-fn config(args: &ServeArgs) -> JetstreamConfig {
+/// What looks at the disk of the archive. The first look is before the relay is asked for anything.
+fn room_keeper(args: &ServeArgs, env: &Env, room: &Room) -> Result<RoomKeeper, Failure> {
+    check_free_space(args.disk_free_warn, args.disk_free_min)
+        .map_err(|message| Failure { message, code: EXIT_CONFIG })?;
+    let limits = RoomLimits { warn: args.disk_free_warn.0, min: args.disk_free_min.0 };
+    env.disk.create_dir_all(&args.data_dir)?;
+    let keeper = RoomKeeper::new(env, limits).and("data", args.data_dir.clone(), room.clone());
+    keeper.look();
+    Ok(keeper)
+}
+
+fn config(args: &ServeArgs, room: Room) -> JetstreamConfig {
     JetstreamConfig {
+        room,
         plc: args.plc.clone(),
         start_cursor: args.start_cursor,
         lossless: args.lossless,

@@ -15,6 +15,7 @@ mod lifetime;
 mod lost;
 mod many;
 mod pieces;
+mod retention;
 mod snapshots;
 mod states;
 mod support;

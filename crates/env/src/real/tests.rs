@@ -66,3 +66,11 @@ fn names_are_created_listed_renamed_and_removed() {
     let taken = RealDisk.open(&deep.join("c"), OpenMode::CreateNew).unwrap_err();
     assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
 }
+
+#[test]
+fn the_space_of_a_disk_is_told_and_that_of_nothing_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = RealDisk.space(dir.path()).unwrap().unwrap();
+    assert!(space.free <= space.total && space.total > 0, "{space:?}");
+    RealDisk.space(&dir.path().join("missing")).unwrap_err();
+}

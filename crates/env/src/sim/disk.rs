@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
 pub use crate::sim::disk::content::SECTOR_BYTES;
 pub use crate::sim::disk::fault::{Crashed, FaultCounts, FaultRule, Operation, is_crash};
 use crate::sim::disk::state::State;
@@ -178,6 +178,11 @@ impl Disk for SimDisk {
         }
         let epoch = state.epoch;
         Ok(Some(Box::new(SimLock { state: Arc::clone(&self.0), path: path.to_owned(), epoch })))
+    }
+
+    fn space(&self, _path: &Path) -> io::Result<Option<Space>> {
+        let state = self.0.lock();
+        Ok(state.capacity.map(|total| Space { total, free: total.saturating_sub(state.used_bytes()) }))
     }
 }
 

@@ -1,8 +1,11 @@
 //! Appends: positions, repetitions, conflicts, namespaces, bounds.
 
+use alluvium_env::{Room, RoomLimits, Share, Space as DiskSpace};
 use alluvium_feed_protocol::{
-    AppendRequest, Check, Data, ErrorCode, ListFeedsRequest, Request, Response, signature,
+    AppendRequest, Check, Data, ErrorCode, ListFeedsRequest, Request, Response, SubscribeRequest, signature,
 };
+use alluvium_feed_store::Durability;
+use alluvium_feeds::Options;
 use ed25519_dalek::SigningKey;
 
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
@@ -243,4 +246,27 @@ fn requests_of_one_transaction_see_what_the_ones_before_have_done_and_not_what_w
         (listed[0].block_count, listed[0].first_position, listed[0].pruned_below),
         (2, Some(3), Some(2))
     );
+}
+
+#[test]
+fn while_room_is_short_appends_and_new_spaces_are_refused_and_reading_goes_on() {
+    let room = Room::default();
+    let limits = RoomLimits { warn: None, min: Some(Share::Bytes(10)) };
+    let authority = Authority::with(Options {
+        room: room.clone(),
+        durability: Durability::Process,
+        ..Options::default()
+    });
+    let all = || SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
+    room.observe(&limits, DiskSpace { total: 100, free: 0 });
+    authority.refused(Request::Subscribe(all()), ErrorCode::StorageFull);
+    authority.refused(Request::Append(append(vec![block("f", "a", 0, "x")])), ErrorCode::StorageFull);
+    assert!(room.standing().refused >= 2);
+    room.observe(&limits, DiskSpace { total: 100, free: 100 });
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    room.observe(&limits, DiskSpace { total: 100, free: 0 });
+    authority.refused(Request::Append(append(vec![block("f", "a", 1, "y")])), ErrorCode::StorageFull);
+    assert_eq!(authority.after(0).blocks.len(), 1);
+    // A reader of what is there may still say what it wants to hear of.
+    authority.subscribe(all());
 }

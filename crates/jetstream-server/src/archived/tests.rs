@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, RoomLimits, Share, Space};
 use alluvium_jetstream_archive::{FjallStore, Options};
 use alluvium_jetstream_ingest::state::{Change, encode_seq, prefix};
 use alluvium_jss::{Event as Row, Kind};
@@ -37,7 +37,7 @@ fn batch(number: u64) -> Batch {
 fn batches_become_durable_in_order_and_outlive_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     let archive = open(dir.path());
-    let archived = Archived::new(archive.clone());
+    let archived = Archived::new(archive.clone(), Room::default());
     for number in 1..=2500 {
         archived.submit(batch(number)).expect("it is taken");
         if number == 100 {
@@ -53,7 +53,7 @@ fn batches_become_durable_in_order_and_outlive_a_restart() {
     assert_eq!(archived.durable(), 2500);
     assert_eq!(archive.status().next_seq, 2501);
     drop((archived, archive));
-    let archived = Archived::new(open(dir.path()));
+    let archived = Archived::new(open(dir.path()), Room::default());
     assert_eq!(archived.get(CURSOR), Ok(Some(encode_cursor(2500))));
     let mut seen = Vec::new();
     let scanned = archived.scan(prefix::IDENTITY_SEQ, &mut |did, value| {
@@ -70,4 +70,25 @@ fn batches_become_durable_in_order_and_outlive_a_restart() {
         some < 1200
     });
     assert_eq!((scanned, some), (Ok(()), 1200));
+}
+
+#[test]
+fn nothing_is_handed_over_while_the_disk_has_no_room() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let room = Room::default();
+    let limits = RoomLimits { warn: None, min: Some(Share::Bytes(10)) };
+    let found = |free| Space { total: 100, free };
+    room.observe(&limits, found(0));
+    let archive = open(dir.path());
+    let archived = Archived::new(archive.clone(), room.clone());
+    std::thread::scope(|scope| {
+        let submitting = scope.spawn(|| archived.submit(batch(1)));
+        while room.standing().paused == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(archive.status().submitted, 0);
+        room.observe(&limits, found(100));
+        submitting.join().expect("no panic").expect("it is taken");
+    });
+    assert_eq!(archive.status().submitted, 1);
 }

@@ -79,3 +79,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_prefix_is_that_of_the_url_path_and_may_end_anywhere() {
+    let plain = StreamPath::parse_decoded("logs/a b").unwrap();
+    let bucketed = StreamPath::parse_url_path("/ds/logs/a%20b").unwrap();
+    for (prefix, of_plain, of_bucketed) in [
+        ("", true, true),
+        ("/", true, true),
+        ("/v1/str", true, false),
+        ("/v1/stream/", true, false),
+        ("/v1/stream/logs/a b", true, false),
+        ("/v1/stream/logs/a b/", false, false),
+        ("/d", false, true),
+        ("/ds/logs/a", false, true),
+        ("/ds/log", false, true),
+        ("/ds/a", false, false),
+        ("logs", false, false),
+        ("\0logs", false, false),
+    ] {
+        assert_eq!(plain.is_under(prefix), of_plain, "{prefix}");
+        assert_eq!(bucketed.is_under(prefix), of_bucketed, "{prefix}");
+        assert!(!StreamPath::internal("logs/a").is_under(prefix), "{prefix}");
+    }
+}

@@ -25,7 +25,7 @@ impl Value for AccessPath {
 }
 
 /// How `off` is written, for a limit that there is not.
-const OFF: &str = "off";
+pub(super) const OFF: &str = "off";
 
 /// A number in a second, or as many as there are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -16,6 +16,8 @@ use alluvium_http::Networks;
 use alluvium_streams::{CacheVisibility, limits as streams};
 
 use super::access::{AccessPath, ByteLimit, RateLimit};
+use super::disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace};
+use super::retention::RetentionRules;
 use super::value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, Value};
 
 /// What is known about an option apart from its value.
@@ -108,6 +110,18 @@ options! {
     /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without
     /// buckets, snapshots and attributes.
     "store" => store: StoreChoice = StoreChoice::Engine;
+    /// With less of its disk free, the server answers what adds data with `507`, until there is a quarter more than this.
+    /// Reading, deleting and the reclaiming of space go on. Bytes or a part of the disk; `docs/operating/disk.md`.
+    "disk-free-min" => disk_free_min: FreeSpace = DISK_FREE_MIN;
+    /// With less of its disk free, the server says so in the log and in its metrics, until there is a quarter more.
+    "disk-free-warn" => disk_free_warn: FreeSpace = DISK_FREE_WARN;
+    /// Which streams end by themselves: rules with `;` between, each of a `prefix` of their URL paths (all, if it has none)
+    /// and one or more of `max-idle` (time without a write), `max-closed` (time since they were closed) and `max-bytes` (of
+    /// all under the prefix together; the longest idle go first), as in
+    /// `prefix=/v1/stream/logs/,max-idle=30d;max-bytes=100GiB`. See `docs/operating/disk.md`.
+    "retention" => retention: RetentionRules = RetentionRules::default();
+    /// How often it is looked which streams are to go.
+    "retention-interval" => retention_interval: Duration = Duration::from_mins(1);
     /// When a write is acknowledged: `fsync` after it is on the disk, `os` once the operating system has it
     /// (survives the death of the process, not of the machine).
     "durability" => durability: Durability = Durability::Fsync;
@@ -171,6 +185,8 @@ options! {
     "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;
     /// How long a socket of feeds may be silent before it is asked whether it is there.
     "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
+    /// How long a socket of feeds that has presented no token may take until it greets with one.
+    "feed-greeting-timeout" => feed_greeting_timeout: Duration = alluvium_feeds::http::GREETING_TIMEOUT;
     /// How long something may wait for the reader of a socket of feeds before that is dropped.
     "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
     /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and

@@ -24,6 +24,10 @@ pub(crate) fn engine(page: &mut Page, engine: &Engine) {
     page.observed(&f::FOLD_SECONDS, &[], counted.fold_us);
     page.whole(&f::FOLDED_SEGMENTS, &[], counted.folded_segments);
     page.whole(&f::FOLD_WRITTEN_BYTES, &[], counted.fold_bytes);
+    for (cause, streams, bytes) in counted.retired {
+        page.whole(&f::RETENTION_STREAMS, &[cause.name()], streams);
+        page.whole(&f::RETENTION_BYTES, &[cause.name()], bytes);
+    }
     let stats = engine.stats();
     page.whole(&f::QUEUE_COMMANDS, &[], stats.queued);
     page.whole(&f::QUEUE_BYTES, &[], stats.queued_bytes);

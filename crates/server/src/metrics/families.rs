@@ -115,6 +115,17 @@ families! {
     WEBHOOKS_IN_FLIGHT = gauge "alluvium_webhooks_in_flight" [] "Webhooks under way, of `webhooks-max`.";
     WEBHOOKS_QUEUED = gauge "alluvium_webhooks_queued" [] "Webhooks that wait for their turn.";
 
+    // The disk.
+    DISK_FREE_BYTES = gauge "alluvium_disk_free_bytes" ["what"] "Bytes that are free on the disk with the `data`, or with the `sqlite` file of `--store`; looked at once a second.";
+    DISK_SIZE_BYTES = gauge "alluvium_disk_size_bytes" ["what"] "Bytes of that disk.";
+    DISK_LEVEL = gauge "alluvium_disk_level" ["what"] "How it stands: 0 with enough room, 1 with less than `disk-free-warn`, 2 with less than `disk-free-min`: then what adds data is refused.";
+    DISK_REFUSED = counter "alluvium_disk_refused_total" ["what"] "Writes to the engine and appends to feeds that were refused because the disk had less than `disk-free-min`.";
+    DISK_PAUSED = gauge "alluvium_disk_paused" ["what"] "Writers that wait for room: of a Jetstream the one that fills the archive.";
+
+    // Retention.
+    RETENTION_STREAMS = counter "alluvium_retention_streams_total" ["cause"] "Streams that ended by a rule of `retention`: without a write for too long (`idle`), closed for too long (`closed`), or the longest idle of too many `bytes`.";
+    RETENTION_BYTES = counter "alluvium_retention_bytes_total" ["cause"] "What they held. It comes back on the disk with later folds.";
+
     // The OpenTelemetry export, in builds that have it.
     OTLP_EXPORTS = counter "alluvium_otlp_exports_total" ["outcome"] "Exports to the collector: `done`, or `failed`.";
     OTLP_SPANS_DROPPED = counter "alluvium_otlp_spans_dropped_total" [] "Spans that were dropped because too many waited or the collector did not take them.";

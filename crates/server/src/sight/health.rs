@@ -16,6 +16,8 @@ pub enum Unready {
     StoreFailed,
     /// Its disk has no room, so that writes are refused.
     DiskFull,
+    /// Its disk has less room than is to be left free, so that writes are refused.
+    DiskShort,
 }
 
 impl fmt::Display for Unready {
@@ -25,6 +27,7 @@ impl fmt::Display for Unready {
             Self::Stopping => "it stops",
             Self::StoreFailed => "what keeps its data has failed",
             Self::DiskFull => "its disk has no room for writes",
+            Self::DiskShort => "its disk has less room than `disk-free-min`, so that writes are refused",
         })
     }
 }

@@ -44,6 +44,9 @@ pub struct SqliteOptions {
     /// for it, so a write larger than that needs a disk with more room. 0, or a file system that does not say how full it
     /// is: the disk may get full to the brim, and then nothing can be written until others give room back.
     pub free_bytes_min: u64,
+    /// Whether the disk has room by the measure of whoever opens the store, who keeps it up to date: while it has not, what
+    /// adds data or streams is refused as full. `free_bytes_min` is what SQLite itself must have besides.
+    pub room: alluvium_env::Room,
     /// How long a write waits for another process that writes, in milliseconds: 5,000.
     pub busy_ms: u32,
 }
@@ -63,6 +66,7 @@ impl Default for SqliteOptions {
             checkpoint_pages: 4000,
             database_bytes_max: None,
             free_bytes_min: 16 * 1024 * 1024,
+            room: alluvium_env::Room::default(),
             busy_ms: 5000,
         }
     }

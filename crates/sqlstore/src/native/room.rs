@@ -7,10 +7,14 @@
 //!
 //! Rows of deleted streams leave pages in the database that are used again. What fits into those makes nothing grow but the
 //! log, and may take most of the reserve for that; an eighth is left to what adds no data.
+//!
+//! A server has a limit of its own, for everything that it stores, and says through a [`Shared`] when the disk has less. Then
+//! nothing makes the database grow, and what fits into unused pages is still taken.
 
 use std::fs;
 use std::path::PathBuf;
 
+use alluvium_env::Room as Shared;
 use rusqlite::Connection;
 
 use crate::native::jobs::Job;
@@ -40,14 +44,16 @@ pub(crate) struct Room {
     left: Left,
     /// Counted since the disk was last asked.
     counted: u64,
+    /// What the server says of the disk.
+    shared: Shared,
 }
 
 impl Room {
     /// For the database behind a connection; `reserve` bytes are left free, none with 0.
-    pub(crate) fn new(sql: &Connection, reserve: u64) -> Self {
+    pub(crate) fn new(sql: &Connection, reserve: u64, shared: Shared) -> Self {
         // SQLite tells where links lead to, which is where the log is as well; nothing if it is in memory.
         let file = sql.path().filter(|path| !path.is_empty() && reserve > 0).map(PathBuf::from);
-        Self { file, reserve, left: Left { disk: u64::MAX, unused: 0 }, counted: LOOK_BYTES }
+        Self { file, reserve, left: Left { disk: u64::MAX, unused: 0 }, counted: LOOK_BYTES, shared }
     }
 
     /// How many writes at the front of a group there is room for.
@@ -79,7 +85,7 @@ impl Room {
 
     /// Whether the reserve is in use, so that the log must be kept short.
     pub(crate) fn is_low(&self) -> bool {
-        self.file.is_some() && self.left.disk < self.reserve
+        self.file.is_some() && (self.left.disk < self.reserve || self.shared.is_short())
     }
 
     /// Counts a sweep.
@@ -130,7 +136,7 @@ impl Room {
         }
         // Once in the log, and once in the database.
         let cost = cost.saturating_mul(2);
-        let fits = cost.saturating_add(self.reserve) <= disk;
+        let fits = !self.shared.is_short() && cost.saturating_add(self.reserve) <= disk;
         if fits {
             self.count(cost);
         }
@@ -145,12 +151,20 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use alluvium_env::{RoomLimits, Share, Space};
+
     use super::*;
 
     const MIB: u64 = 1024 * 1024;
 
     fn room(disk: u64, unused: u64) -> Room {
-        Room { file: Some(PathBuf::new()), reserve: 16 * MIB, left: Left { disk, unused }, counted: 0 }
+        Room {
+            file: Some(PathBuf::new()),
+            reserve: 16 * MIB,
+            left: Left { disk, unused },
+            counted: 0,
+            shared: Shared::default(),
+        }
     }
 
     #[test]
@@ -178,9 +192,20 @@ mod tests {
     }
 
     #[test]
+    fn while_the_server_says_that_room_is_short_only_unused_pages_are_filled() {
+        let mut room = room(1 << 30, 3 * MIB);
+        let limits = RoomLimits { warn: None, min: Some(Share::Bytes(10)) };
+        room.shared.observe(&limits, Space { total: 100, free: 0 });
+        assert!(room.is_low() && room.admit(2 * 1024 * 1024));
+        assert!(!room.admit(2 * 1024 * 1024), "the database would grow");
+        room.shared.observe(&limits, Space { total: 100, free: 100 });
+        assert!(!room.is_low() && room.admit(2 * 1024 * 1024));
+    }
+
+    #[test]
     fn a_disk_that_does_not_tell_and_a_database_in_memory_have_no_limit() {
         let sql = Connection::open_in_memory().unwrap();
-        assert!(Room::new(&sql, 16 * MIB).file.is_none());
+        assert!(Room::new(&sql, 16 * MIB, Shared::default()).file.is_none());
         let mut room = room(0, 0);
         room.file = Some(PathBuf::from("/nowhere/at all"));
         room.look(&sql);
@@ -194,7 +219,7 @@ mod tests {
         let sql = Connection::open(&file).unwrap();
         sql.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (x)")
             .unwrap();
-        let room = Room::new(&sql, 1);
+        let room = Room::new(&sql, 1, Shared::default());
         let grown = |room: &Room| {
             let length = fs::metadata(&file).unwrap().len();
             let free = rustix::fs::statvfs(&file).map(|disk| disk.f_bavail * disk.f_frsize).unwrap();

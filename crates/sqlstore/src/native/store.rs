@@ -90,7 +90,7 @@ impl SqliteStore {
             waiters: Arc::default(),
             places: Semaphore::new(options.waiters_max.min(Semaphore::MAX_PERMITS)),
         });
-        let room = Room::new(sql.raw(), options.free_bytes_min);
+        let room = Room::new(sql.raw(), options.free_bytes_min, options.room.clone());
         let writer = Writer {
             sql,
             room,

@@ -24,6 +24,7 @@ pub(super) fn script() -> Vec<Trial> {
         contract_of_plain(),
         contract_of_bucketed(),
         feeds(),
+        admin(),
         own(),
     ]
     .concat()
@@ -312,11 +313,14 @@ fn feeds() -> Vec<Trial> {
         ]
     };
     let stream = "/feeds/v1/spaces/{space}/streams/{feed}";
+    let events = "/feeds/v1/spaces/{space}/events";
     let mut trials = vec![
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1&live=sse", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=now&live=long-poll", 204),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=x", 400),
+        trial("GET", events, "/feeds/v1/spaces/x/events", 200),
+        trial("GET", events, "/feeds/v1/spaces/x/events?cursor=x", 400),
     ];
     for (path, target) in
         [("/feeds/v1/ws", "/feeds/v1/ws"), ("/feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/x/ws")]
@@ -345,6 +349,29 @@ fn feeds() -> Vec<Trial> {
         of("/feeds/v1/spaces/{space}/feeds", "/feeds/v1/spaces/x/feeds", br#"{"requestId":"1"}"#),
     ];
     posts.into_iter().flatten().chain(trials).collect()
+}
+
+fn admin() -> Vec<Trial> {
+    let (streams, totals, spaces) = ("/admin/v1/streams", "/admin/v1/totals", "/admin/v1/spaces");
+    let delete = "/admin/v1/delete";
+    vec![
+        trial("GET", streams, "/admin/v1/streams?order=idle&limit=1", 200).keep(&[("next", "/next_cursor")]),
+        trial("GET", streams, "/admin/v1/streams?order=idle&cursor=<next>", 200),
+        trial("GET", streams, "/admin/v1/streams?order=none", 400),
+        trial("HEAD", streams, streams, 200),
+        trial("GET", totals, "/admin/v1/totals?prefix=/ds/&depth=2", 200),
+        trial("GET", totals, "/admin/v1/totals?prefix=ds", 400),
+        trial("HEAD", totals, totals, 200),
+        trial("GET", spaces, spaces, 200),
+        trial("GET", spaces, "/admin/v1/spaces?limit=0", 400),
+        trial("HEAD", spaces, spaces, 200),
+        trial("POST", delete, delete, 200).with(JSON_ONLY).body(br#"{"prefix":"/v1/stream/"}"#),
+        trial("POST", delete, delete, 200)
+            .with(JSON_ONLY)
+            .body(br#"{"prefix":"/v1/stream/none/","dry_run":false}"#),
+        trial("POST", delete, delete, 400).with(JSON_ONLY).body(br#"{"prefix":""}"#),
+        trial("POST", delete, delete, 413).with(JSON_ONLY).body(&TOO_LONG),
+    ]
 }
 
 fn own() -> Vec<Trial> {

@@ -9,7 +9,12 @@ use crate::operation::{AppendAsk, CreateAsk, Kind, Life, Stamp};
 
 impl Model {
     /// Makes a stream at a free path.
-    pub(super) fn make(&mut self, ask: &CreateAsk, fork: Option<&Inheritance>, submitted_ms: u64) -> Answer {
+    pub(super) fn make(
+        &mut self,
+        ask: &CreateAsk,
+        fork: Option<&Inheritance>,
+        (submitted_ms, now_ms): (u64, u64),
+    ) -> Answer {
         let kind = fork.map_or(ask.kind.unwrap_or(Kind::Binary), |fork| fork.kind);
         let life = match fork {
             Some(fork) if ask.life == Life::Forever => fork.life,
@@ -27,6 +32,8 @@ impl Model {
             messages: fork.map(|fork| fork.messages.clone()).unwrap_or_default(),
             retained: fork.map(|fork| fork.retained.clone()).unwrap_or_default(),
             bucket: self.bucket_life(&ask.path).unwrap_or_default(),
+            own_from: fork.and_then(|fork| fork.messages.last()).map_or(0, |last| last.end.position),
+            last_write_ms: now_ms,
             closed: ask.closed,
             closed_by: None,
             last_seq: None,
@@ -93,6 +100,7 @@ impl Model {
         };
         stream.deadline.renew(stream.life, now_ms, !duplicate);
         if !duplicate {
+            stream.last_write_ms = now_ms;
             stream.push(&ask.body.stored());
             if let Some(stamp) = &ask.stamp {
                 stream.producers.insert(stamp.id.clone(), (stamp.epoch, stamp.seq));

@@ -37,6 +37,10 @@ pub struct Stream {
     pub messages: Vec<Message>,
     /// What of it can be read, and what stands for the rest.
     pub retained: Retained,
+    /// Where its own bytes begin.
+    pub(super) own_from: u64,
+    /// When it was created, or last appended to or closed.
+    pub last_write_ms: u64,
     /// The life of its bucket.
     pub(super) bucket: Option<u64>,
     /// Whether it is closed.

@@ -1,0 +1,87 @@
+//! `alluvium admin delete`: all streams under a prefix, in bounded batches.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use super::table::bytes;
+use super::{ask, url};
+use crate::stream::client::{CONTENT_TYPE, Call, Client, Repeat};
+use crate::stream::connection::ConnectionArgs;
+use crate::stream::failure::Failure;
+
+pub(super) const LONG_ABOUT: &str = "\
+Delete all streams under a prefix. Without `--yes` it only says how many there are and what they hold.\n\n\
+Streams are deleted in batches, in the order of their paths. Those that are created after the command has begun stay. A \
+command that was cut short can be run again: it goes on with what is left. What forks have of a deleted stream stays theirs. \
+The space comes back on the disk with later folds.";
+
+/// Arguments of `alluvium admin delete`.
+#[derive(Debug, Args)]
+pub(super) struct DeleteArgs {
+    /// What the URL paths of the streams begin with: `/v1/stream/logs/`, `/ds/bucket/`.
+    prefix: String,
+
+    /// Delete them, and not only say what there is.
+    #[arg(long)]
+    yes: bool,
+
+    /// How many streams are deleted with one request.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    batch: u64,
+
+    /// Print JSON: what there is, and with `--yes` a line for each batch.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), Failure> {
+    let client = connection.client()?;
+    let url = url(connection, "delete");
+    let found = post(&client, &url, &json!({ "prefix": args.prefix, "dry_run": true }))?;
+    let (streams, size) = (number(&found, "streams")?, bytes(&found["bytes"]));
+    if !args.yes {
+        let counted = format!("{streams} streams with {size} would be deleted; `--yes` deletes them");
+        return say(args, &found, &counted);
+    }
+    // Nothing that is created from now on is meant.
+    let before_ms = number(&found, "as_of_ms")?;
+    let body = json!({
+        "prefix": args.prefix, "dry_run": false, "limit": args.batch, "created_before_ms": before_ms,
+    });
+    let (mut deleted, mut deleted_bytes) = (0, 0);
+    loop {
+        let batch = post(&client, &url, &body)?;
+        deleted += number(&batch, "deleted_streams")?;
+        deleted_bytes += number(&batch, "deleted_bytes")?;
+        let left = number(&batch, "remaining_streams")?;
+        let size = bytes(&json!(deleted_bytes));
+        say(args, &batch, &format!("{deleted} streams with {size} deleted, {left} left"))?;
+        if left == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Deleting what is deleted already is no trouble, so every attempt may be repeated.
+fn post(client: &Client, url: &str, body: &Value) -> Result<Value, Failure> {
+    let body = body.to_string();
+    let call = Call::new(Method::POST, url.to_owned())
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.as_bytes())
+        .repeat(Repeat::Safe);
+    ask(client, &call)
+}
+
+fn number(answer: &Value, name: &str) -> Result<u64, Failure> {
+    let missing = || Failure::Other(format!("the server's answer has no `{name}`"));
+    answer[name].as_u64().ok_or_else(missing)
+}
+
+fn say(args: &DeleteArgs, answer: &Value, line: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = if args.json { writeln!(out, "{answer}") } else { writeln!(out, "{line}") };
+    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+}
