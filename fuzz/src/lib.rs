@@ -5,7 +5,9 @@
 
 pub mod access;
 pub mod atproto;
+pub mod config;
 pub mod feed;
+pub mod http;
 pub mod ingest;
 pub mod jetstream_client;
 pub mod journal;
@@ -15,3 +17,4 @@ pub mod metrics;
 pub mod protocol;
 pub mod subscription;
 pub mod websocket;
+pub mod wire;
