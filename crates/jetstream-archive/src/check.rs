@@ -57,8 +57,16 @@ pub fn check(
 ) -> Result<Checked, Error> {
     let disk = env.disk.as_ref();
     let _lock = lock(disk, dir)?;
-    let mut check =
-        Check { disk, dir, report, checked: Checked::default(), last: 0, last_sealed: 0, is_whole: true };
+    let mut check = Check {
+        disk,
+        dir,
+        report,
+        checked: Checked::default(),
+        last: 0,
+        last_sealed: 0,
+        torn: None,
+        is_whole: true,
+    };
     let names = disk.list(dir).map_err(Error::io("listing segments"))?;
     let mut indexes: Vec<SegmentIndex> =
         names.iter().filter_map(|name| SegmentIndex::from_file_name(name)).collect();
@@ -119,6 +127,8 @@ struct Check<'a> {
     last: u64,
     /// That of the sealed ones: a segment is sealed when the store knows of its rows.
     last_sealed: u64,
+    /// The segment that ends in what is no block, and where.
+    torn: Option<(PathBuf, u64)>,
     /// Whether all segments could be read, so that rows that are missing are missing.
     is_whole: bool,
 }
@@ -157,6 +167,7 @@ impl Check<'_> {
         }
         if found.tail_bytes > 0 {
             let at = found.size_bytes.saturating_sub(found.tail_bytes);
+            self.torn = Some((path.to_owned(), at));
             let what = format!("{} bytes behind its last whole block", found.tail_bytes);
             self.tell(path, Some(at), what, false);
         }
@@ -199,8 +210,13 @@ impl Check<'_> {
             && self.is_whole
         {
             let last = self.last;
-            let what = format!("rows up to {acknowledged} are in segments by it, and {last} is the last one");
-            self.tell(meta, None, what, true);
+            let what =
+                format!("rows up to {acknowledged} were acknowledged, and only those up to {last} are there");
+            match self.torn.clone() {
+                // What looks like an interrupted write was none.
+                Some((file, at)) => self.tell(&file, Some(at), what, true),
+                None => self.tell(meta, None, what, true),
+            }
         }
         if let Some(acknowledged) = next_seq.map(|next| next.saturating_sub(1))
             && acknowledged < self.last_sealed
