@@ -5,12 +5,16 @@
 
 pub mod access;
 pub mod atproto;
+pub mod config;
 pub mod feed;
+pub mod http;
 pub mod ingest;
 pub mod jetstream_client;
 pub mod journal;
 pub mod jss;
+pub mod keep;
 pub mod metrics;
 pub mod protocol;
 pub mod subscription;
 pub mod websocket;
+pub mod wire;

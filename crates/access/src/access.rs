@@ -275,12 +275,18 @@ impl Access {
             return Ok(Admitted { lease: None, is_public: false });
         }
         // Of what is answered at once nothing is left that could end.
-        let may_stay = matches!(need.asked, Asked::Something | Asked::Scope(Scope::Read | Scope::Admin));
+        let may_stay = matches!(
+            need.asked,
+            Asked::Something | Asked::Greeting | Asked::Scope(Scope::Read | Scope::Admin)
+        );
         let news = may_stay.then(|| self.news());
         let token = self.token(request)?;
-        let caller = self.decide(token.as_deref(), &need)?;
-        let key = (!caller.is_shared).then(|| inner.hasher.hash_one(&caller.name));
-        let meter = Meter::new(self.clone(), address, key, caller.rates);
+        let is_greeting = need.asked == Asked::Greeting;
+        let caller = match token.as_deref() {
+            None if is_greeting => Arc::clone(&inner.state().anyone),
+            token => self.decide(token, &need)?,
+        };
+        let meter = Meter::new(self.clone(), address, &caller);
         let bytes =
             if changes(request.method(), &need) { request.body().size_hint().exact() } else { Some(0) };
         meter.take_of_caller(1, 0)?;
@@ -293,7 +299,8 @@ impl Access {
         if let Some(lease) = &lease {
             extensions.insert(lease.clone());
         }
-        if !meter.is_unbounded() {
+        // Who greets is somebody else afterwards, with limits of its own.
+        if is_greeting || !meter.is_unbounded() {
             extensions.insert(meter.for_body(bytes.is_none()));
         }
         Ok(Admitted { lease, is_public })
@@ -360,6 +367,11 @@ impl Inner {
         })
     }
 
+    /// By what the requests of a caller are counted; not those of many who go by one name.
+    pub(crate) fn key_of(&self, caller: &Caller) -> Option<u64> {
+        (!caller.is_shared).then(|| self.hasher.hash_one(&caller.name))
+    }
+
     /// Takes from the buckets of an address and a caller.
     pub(crate) fn take(
         &self,
@@ -395,11 +407,11 @@ impl Inner {
     }
 
     /// Whether a caller may have what is needed.
-    fn may(caller: &Caller, need: &Need) -> Result<(), Refusal> {
+    pub(crate) fn may(caller: &Caller, need: &Need) -> Result<(), Refusal> {
         match need.asked {
             Asked::Nothing | Asked::Own => {}
-            Asked::Something if caller.grants.may_something(&need.place) => {}
-            Asked::Something => return Err(Refusal::Forbidden(Scope::Read)),
+            Asked::Something | Asked::Greeting if caller.grants.may_something(&need.place) => {}
+            Asked::Something | Asked::Greeting => return Err(Refusal::Forbidden(Scope::Read)),
             Asked::Scope(scope) if caller.grants.may(scope, &need.place) => {}
             Asked::Scope(scope) => return Err(Refusal::Forbidden(scope)),
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::access::Inner;
 use crate::counters::Counters;
 use crate::refusal::Refusal;
 use crate::routes::Need;
@@ -50,6 +51,12 @@ impl Lease {
     /// The caller, as it was when it was let in.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
+    }
+
+    /// Whether the caller may do something of what it was let in for. Not so for whoever has presented nothing yet where
+    /// credentials may come later.
+    pub fn holds(&self) -> bool {
+        Inner::may(&self.caller, &self.need).is_ok()
     }
 
     /// The same leave for whoever has another token, which came later on the same connection; `None` if there is none.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::rate::AddressKey;
 use crate::refusal::Refusal;
-use crate::{Access, Rates};
+use crate::{Access, Caller, Rates};
 
 /// The buckets of one request's address and caller. Found among the extensions of a request where there are limits.
 #[derive(Clone, Debug)]
@@ -17,10 +17,18 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(access: Access, address: AddressKey, caller: Option<u64>, own: Option<Rates>) -> Self {
+    pub(crate) fn new(access: Access, address: AddressKey, caller: &Caller) -> Self {
         let usual = access.inner().options.caller_rates;
-        let rates = own.map_or(usual, |own| own.or(usual));
-        Self { access, keys: (address, caller), rates, is_body_uncounted: false }
+        let rates = caller.rates.map_or(usual, |own| own.or(usual));
+        let key = access.inner().key_of(caller);
+        Self { access, keys: (address, key), rates, is_body_uncounted: false }
+    }
+
+    /// What counts for whoever goes on in the caller's place, on the same connection.
+    #[must_use]
+    pub fn of_caller(self, caller: &Caller) -> Self {
+        let (address, _) = self.keys;
+        Self::new(self.access, address, caller)
     }
 
     pub(crate) fn for_body(self, is_body_uncounted: bool) -> Self {

@@ -21,6 +21,9 @@ pub enum Asked {
     Scope(Scope),
     /// Anything at all, at or below the place: the surface looks at each message.
     Something,
+    /// The same, on a connection whose credentials may come in its first message: who presents nothing is let in as well, and
+    /// may do nothing before that. The surface sees to it, by [`Lease::holds`](crate::Lease::holds).
+    Greeting,
 }
 
 /// A route, and what it asks.
@@ -47,6 +50,8 @@ pub const SERVER: &[Route] = &[
     route("GET", "/healthz", Asked::Nothing),
     route("GET", "/readyz", Asked::Nothing),
     route("GET", "/metrics", ADMIN),
+    route("GET", "/admin/v1/backups", ADMIN),
+    route("PUT", "/admin/v1/backups/{backup}", ADMIN),
     route("GET", "/admin/v1/streams", ADMIN),
     route("GET", "/admin/v1/totals", ADMIN),
     route("GET", "/admin/v1/spaces", ADMIN),
@@ -98,8 +103,9 @@ pub const SERVER: &[Route] = &[
     route("POST", "/feeds/v1/spaces/{space}/unsubscribe", READ),
     route("POST", "/feeds/v1/spaces/{space}/feeds", READ),
     route("GET", "/feeds/v1/spaces/{space}/streams/{feed}", READ),
-    route("GET", "/feeds/v1/spaces/{space}/ws", Asked::Something),
-    route("GET", "/feeds/v1/ws", Asked::Something),
+    route("GET", "/feeds/v1/spaces/{space}/events", READ),
+    route("GET", "/feeds/v1/spaces/{space}/ws", Asked::Greeting),
+    route("GET", "/feeds/v1/ws", Asked::Greeting),
 ];
 
 /// The routes of `alluvium jetstream serve`.
@@ -144,6 +150,9 @@ struct Named {
 const FORKED_FROM: &str = "stream-forked-from";
 /// Where spaces are.
 const SPACES: &str = "/feeds/v1/spaces/";
+
+/// Where backups of the server are.
+const BACKUPS: &str = "/admin/v1/backups/";
 
 /// What a request needs, by its method, the path of its URL as it stands there, and its headers.
 pub fn need(doors: Doors, method: &Method, path: &str, headers: &HeaderMap) -> Need {
@@ -197,6 +206,9 @@ fn server(path: &str) -> Option<Named> {
     }
     if let Some(rest) = path.strip_prefix(SPACES) {
         return space(rest);
+    }
+    if path.strip_prefix(BACKUPS).is_some_and(|name| !name.is_empty()) {
+        return Some(Named { path: "/admin/v1/backups/{backup}", place: path.to_owned() });
     }
     let named = plain(SERVER, path).filter(|named| !named.path.contains('{'))?;
     // A socket for all spaces is for whoever may do something in one.
@@ -286,6 +298,7 @@ fn space(rest: &str) -> Option<Named> {
         Some("subscribe") => "/feeds/v1/spaces/{space}/subscribe",
         Some("unsubscribe") => "/feeds/v1/spaces/{space}/unsubscribe",
         Some("feeds") => "/feeds/v1/spaces/{space}/feeds",
+        Some("events") => "/feeds/v1/spaces/{space}/events",
         Some("ws") => "/feeds/v1/spaces/{space}/ws",
         Some(rest) => match rest.strip_prefix("streams/") {
             Some(feed) if !feed.contains('/') => "/feeds/v1/spaces/{space}/streams/{feed}",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use alluvium_env::Env;
-use alluvium_feed_protocol::{Advanced, FeedAdvanced, Id, Push, Request, Response, SubscribeRequest};
+use alluvium_feed_protocol::{Advanced, FeedAdvanced, Id, Limits, Push, Request, Response, SubscribeRequest};
 use alluvium_feed_replica::Transport;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -77,6 +77,23 @@ impl HttpTransport {
 }
 
 impl Transport for HttpTransport {
+    async fn prepare(&self, space: &Id) {
+        if !self.exchange.wants_greeting() {
+            return;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let (exchange, named) = (Arc::clone(&self.exchange), space.clone());
+        let greet = move || {
+            exchange.greet(&named);
+            // Whoever waited may have gone.
+            let _waited = sender.send(());
+        };
+        // Without a thread the request that follows says so.
+        if thread::Builder::new().name("feed-greeting".to_owned()).spawn(greet).is_ok() {
+            drop(receiver.await);
+        }
+    }
+
     async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
         let subscribe = if let Request::Subscribe(request) = &request { Some(request.clone()) } else { None };
         let (sender, receiver) = oneshot::channel();
@@ -96,6 +113,10 @@ impl Transport for HttpTransport {
             // It holds a sender itself, so this does not happen.
             None => std::future::pending().await,
         }
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        self.exchange.limits()
     }
 
     fn is_live(&self) -> bool {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use alluvium_env::Env;
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{
-    Advanced, ClientAction, Encoding, FeedAdvanced, Hello, Id, Limits, Message, Push, Request, RequestId,
-    Response, SubscribeRequest,
+    Advanced, ClientAction, Encoding, FeedAdvanced, Id, Limits, Message, Push, Request, RequestId, Response,
+    SubscribeRequest,
 };
 use alluvium_feed_replica::Transport;
 use alluvium_websocket::{
@@ -23,7 +23,7 @@ use alluvium_websocket::{
 use parking_lot::Mutex;
 use ureq::http::{HeaderMap, header};
 
-use crate::http::exchange;
+use crate::http::exchange::{self, REDIRECTS_MAX};
 use crate::server::{Credentials, Server, ServerError};
 
 /// What the connection speaks.
@@ -39,7 +39,10 @@ const PAUSE_MS_MAX: u64 = 30_000;
 /// A way to a server over a WebSocket. One for each space that is synchronised.
 #[derive(Debug)]
 pub struct SocketTransport {
-    url: String,
+    /// The server as it was named; credentials are for its host.
+    home: String,
+    /// Where connections go: there, or where it has sent us.
+    place: Mutex<String>,
     space: Id,
     server: Server,
     env: Env,
@@ -51,6 +54,8 @@ pub struct SocketTransport {
     hints: Mutex<VecDeque<Advanced>>,
     /// What the server has said it accepts.
     limits: Mutex<Option<Limits>>,
+    /// Why there was no connection a moment ago, for the next request: it is not tried twice.
+    failed: Mutex<Option<String>>,
     is_live: AtomicBool,
     failures: Mutex<u32>,
 }
@@ -70,9 +75,10 @@ impl SocketTransport {
         if let Some(roots) = &roots {
             tls_with_roots(roots).map_err(|error| ServerError::Roots(error.to_string()))?;
         }
-        let url = format!("{}/spaces/{}/ws", server.base()?, exchange::percent_encoded(space.as_str()));
+        let home = server.base()?;
         Ok(Self {
-            url,
+            place: Mutex::new(home.clone()),
+            home,
             space: space.clone(),
             server: server.clone(),
             env,
@@ -81,30 +87,20 @@ impl SocketTransport {
             attached: Mutex::default(),
             hints: Mutex::default(),
             limits: Mutex::default(),
+            failed: Mutex::default(),
             is_live: AtomicBool::new(true),
             failures: Mutex::new(0),
         })
     }
 
+    /// Where connections go now.
+    fn url(&self) -> String {
+        format!("{}/spaces/{}/ws", self.place.lock(), exchange::percent_encoded(self.space.as_str()))
+    }
+
     /// A new connection with everything attached. `request` is what a refusal answers.
     async fn open(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
-        let mut socket = match self.connect(request).await {
-            Err(NoConnection::Refused(response)) if is_unauthorized(&response) && self.has_source() => {
-                self.connect(request).await?
-            }
-            other => other?,
-        };
-        let hello = Request::Hello(Hello {
-            request_id: RequestId::parse("hello").unwrap_or_default(),
-            client: Some(concat!("alluvium/", env!("CARGO_PKG_VERSION")).to_owned()),
-            ..Hello::default()
-        });
-        // A server that says nothing of its limits is asked as if it had none.
-        if let Response::Welcome(welcome) =
-            self.ask(&mut socket, &hello).await.map_err(NoConnection::Trouble)?
-        {
-            *self.limits.lock() = Some(welcome.limits);
-        }
+        let mut socket = self.greeted(request).await?;
         let attached = self.attached.lock().clone();
         for (place, subscription) in attached.into_iter().enumerate() {
             let Some((subscription, push)) = subscription else { continue };
@@ -132,13 +128,67 @@ impl SocketTransport {
         Ok(socket)
     }
 
+    /// A connection to the authority, wherever that is, on which the server has said what it accepts.
+    async fn greeted(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
+        let mut redirects = 0;
+        loop {
+            let refusal = match self.greeted_here(request).await {
+                Err(NoConnection::Refused(refusal)) => refusal,
+                other => return other,
+            };
+            match self.follow(&refusal, redirects) {
+                Ok(true) => redirects += 1,
+                Ok(false) => return Err(NoConnection::Refused(refusal)),
+                Err(reason) => return Err(NoConnection::Trouble(reason)),
+            }
+        }
+    }
+
+    async fn greeted_here(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
+        let mut socket = match self.connect(request).await {
+            Err(NoConnection::Refused(response)) if is_unauthorized(&response) && self.has_source() => {
+                self.connect(request).await?
+            }
+            other => other?,
+        };
+        let hello = Request::Hello(exchange::greeting());
+        match self.ask(&mut socket, &hello).await.map_err(NoConnection::Trouble)? {
+            Response::Welcome(welcome) => *self.limits.lock() = Some(welcome.limits),
+            // Without credentials a handshake is agreed to, and nothing after it.
+            Response::Error(mut error) if error.action() == ClientAction::Authenticate => {
+                error.request_id.clone_from(request.request_id());
+                return Err(NoConnection::Refused(Box::new(Response::Error(error))));
+            }
+            // A server that says nothing of its limits is asked as if it had none.
+            _ => {}
+        }
+        Ok(socket)
+    }
+
+    /// Turns to another authority if a response says so, but not for ever: then the next connection begins at home again.
+    fn follow(&self, response: &Response, redirects: u32) -> Result<bool, String> {
+        let Response::Error(error) = response else { return Ok(false) };
+        let Some(url) = error.url.as_ref().filter(|_| error.action() == ClientAction::Redirect) else {
+            return Ok(false);
+        };
+        if redirects >= REDIRECTS_MAX {
+            self.place.lock().clone_from(&self.home);
+            return Ok(false);
+        }
+        *self.place.lock() = exchange::sent_on(&self.home, url)?;
+        Ok(true)
+    }
+
     fn has_source(&self) -> bool {
         matches!(self.server.credentials, Credentials::Source(_))
     }
 
     async fn connect(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
-        let trouble = |reason: String| NoConnection::Trouble(format!("{}: {reason}", self.url));
+        let url = self.url();
+        let trouble = |reason: String| NoConnection::Trouble(format!("{url}: {reason}"));
+        let is_home = exchange::origin(&url) == exchange::origin(&self.home);
         let token = match &self.server.credentials {
+            _ if !is_home => None,
             Credentials::None => None,
             Credentials::Token(token) => Some(token.clone()),
             Credentials::Source(source) => {
@@ -169,19 +219,14 @@ impl SocketTransport {
             timeout: self.server.connect_timeout,
             ..ConnectOptions::default()
         };
-        match connect(&self.url, options, Arc::clone(&self.env.random)).await {
+        match connect(&url, options, Arc::clone(&self.env.random)).await {
             Ok(connected) if connected.agreed.subprotocol.as_deref() == Some(SUBPROTOCOL) => {
                 Ok(connected.socket)
             }
             Ok(_) => Err(trouble("the server speaks something else".to_owned())),
             Err(ConnectError::Refused(refusal)) => {
-                let read = exchange::read(
-                    refusal.status.as_u16(),
-                    &refusal.headers,
-                    &refusal.body,
-                    request,
-                    &self.url,
-                );
+                let read =
+                    exchange::read(refusal.status.as_u16(), &refusal.headers, &refusal.body, request, &url);
                 Err(read
                     .map_or_else(NoConnection::Trouble, |response| NoConnection::Refused(Box::new(response))))
             }
@@ -192,11 +237,11 @@ impl SocketTransport {
     /// Sends a request and waits for its answer; hints that come meanwhile are kept.
     async fn ask(&self, socket: &mut WebSocket<Stream>, request: &Request) -> Result<Response, String> {
         let asking = async {
-            let failed = |error: alluvium_websocket::Error| format!("{}: {error}", self.url);
+            let failed = |error: alluvium_websocket::Error| format!("{}: {error}", self.url());
             socket.send(&Frame::binary(Encoding::Cbor.encode(request)?)).await.map_err(failed)?;
             loop {
                 let Some(frame) = socket.next().await.map_err(failed)? else {
-                    return Err(format!("{}: the server has ended the connection", self.url));
+                    return Err(format!("{}: the server has ended the connection", self.url()));
                 };
                 if let Some(response) = self.read(&frame)?
                     && response.request_id() == request.request_id()
@@ -205,7 +250,7 @@ impl SocketTransport {
                 }
             }
         };
-        let timeout = || format!("{}: no answer in time", self.url);
+        let timeout = || format!("{}: no answer in time", self.url());
         tokio::time::timeout(self.server.call_timeout, asking).await.map_err(|_| timeout())?
     }
 
@@ -265,31 +310,58 @@ fn is_unauthorized(response: &Response) -> bool {
 }
 
 impl Transport for SocketTransport {
+    async fn prepare(&self, _space: &Id) {
+        if self.limits.lock().is_some() {
+            return;
+        }
+        let mut connection = self.connection.lock().await;
+        if connection.is_none() {
+            match self.open(&Request::Subscribe(SubscribeRequest::default())).await {
+                Ok(socket) => *connection = Some(socket),
+                // Whatever the server has against this client, it says so again.
+                Err(NoConnection::Refused(_)) => {}
+                Err(NoConnection::Trouble(reason)) => *self.failed.lock() = Some(reason),
+            }
+        }
+    }
+
     async fn call(&self, _space: &Id, request: Request) -> Result<Response, String> {
         let mut connection = self.connection.lock().await;
-        // Taken out, so that a call that is given up leaves no connection with half a message.
-        let mut socket = match connection.take() {
-            Some(socket) => socket,
-            None => match self.open(&request).await {
-                Ok(socket) => socket,
-                Err(NoConnection::Refused(response)) => return Ok(*response),
-                Err(NoConnection::Trouble(reason)) => {
+        if let Some(reason) = self.failed.lock().take() {
+            self.broke(&mut connection);
+            return Err(reason);
+        }
+        let mut redirects = 0;
+        loop {
+            // Taken out, so that a call that is given up leaves no connection with half a message.
+            let mut socket = match connection.take() {
+                Some(socket) => socket,
+                None => match self.open(&request).await {
+                    Ok(socket) => socket,
+                    Err(NoConnection::Refused(response)) => return Ok(*response),
+                    Err(NoConnection::Trouble(reason)) => {
+                        self.broke(&mut connection);
+                        return Err(reason);
+                    }
+                },
+            };
+            let response = match self.ask(&mut socket, &request).await {
+                Ok(response) => response,
+                Err(reason) => {
                     self.broke(&mut connection);
                     return Err(reason);
                 }
-            },
-        };
-        let answer = self.ask(&mut socket, &request).await;
-        match &answer {
-            Ok(response) => {
-                if let Request::Subscribe(subscribe) = &request {
-                    self.note(subscribe, response);
-                }
-                *connection = Some(socket);
+            };
+            if self.follow(&response, redirects)? {
+                redirects += 1;
+                continue;
             }
-            Err(_) => self.broke(&mut connection),
+            if let Request::Subscribe(subscribe) = &request {
+                self.note(subscribe, &response);
+            }
+            *connection = Some(socket);
+            return Ok(response);
         }
-        answer
     }
 
     async fn hint(&self) -> Advanced {

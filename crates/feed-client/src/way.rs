@@ -28,6 +28,13 @@ impl Way {
 }
 
 impl Transport for Way {
+    async fn prepare(&self, space: &Id) {
+        match self {
+            Self::Http(way) => way.prepare(space).await,
+            Self::Socket(way) => way.prepare(space).await,
+        }
+    }
+
     async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
         match self {
             Self::Http(way) => way.call(space, request).await,

@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::NESTING_MAX;
 use crate::message::Advanced;
-use crate::{Id, Message, Operation, Request, RequestId, Response};
+use crate::peers::Routed;
+use crate::{Id, Message, Operation, Peers, Request, RequestId, Response};
 
 /// What stands before and after a path. No name of a field has it.
 const MARK: char = '\u{1}';
@@ -32,6 +33,8 @@ pub enum Encoding {
 pub struct DecodeError {
     /// What the sender called its request, as far as it could be read.
     pub request_id: RequestId,
+    /// Between whom the message goes, as far as that could be read.
+    pub peers: Peers,
     /// What is wrong, for people.
     pub message: String,
 }
@@ -46,6 +49,10 @@ struct Envelope {
     request_id: Option<RequestId>,
     #[serde(default)]
     space_id: Option<Id>,
+    #[serde(default)]
+    sender_peer_id: Option<Id>,
+    #[serde(default)]
+    recipient_peer_id: Option<Id>,
 }
 
 impl Encoding {
@@ -67,6 +74,11 @@ impl Encoding {
                 Ok(bytes)
             }
         }
+    }
+
+    /// Writes a message with its peers.
+    pub fn encode_routed<T: Serialize>(self, message: &T, peers: &Peers) -> Result<Vec<u8>, String> {
+        if peers.is_empty() { self.encode(message) } else { self.encode(&Routed { message, peers }) }
     }
 
     /// Reads one value and nothing after it. The error names the field at fault.
@@ -101,9 +113,21 @@ impl Encoding {
 
     /// Reads a request; `path` says which one where the tag is missing.
     pub fn decode_request(self, bytes: &[u8], path: Option<Operation>) -> Result<Request, DecodeError> {
+        self.decode_routed(bytes, path).map(|(request, _)| request)
+    }
+
+    /// As [`decode_request`](Self::decode_request), with the peers that the message names.
+    pub fn decode_routed(
+        self,
+        bytes: &[u8],
+        path: Option<Operation>,
+    ) -> Result<(Request, Peers), DecodeError> {
         let envelope = self.envelope(bytes)?;
         let request_id = envelope.request_id.unwrap_or_default();
-        let fail = |message: String| DecodeError { request_id: request_id.clone(), message };
+        let peers =
+            Peers { sender_peer_id: envelope.sender_peer_id, recipient_peer_id: envelope.recipient_peer_id };
+        let fail =
+            |message: String| DecodeError { request_id: request_id.clone(), peers: peers.clone(), message };
         let tagged = envelope.tag.as_deref().map(operation).transpose().map_err(fail)?;
         let operation = match (path, tagged) {
             (Some(path), Some(tagged)) if path != tagged => {
@@ -112,7 +136,7 @@ impl Encoding {
             (Some(operation), _) | (None, Some(operation)) => operation,
             (None, None) => return Err(fail("`_tag` is missing".to_owned())),
         };
-        match operation {
+        let request = match operation {
             Operation::Hello => self.decode(bytes).map(Request::Hello),
             Operation::Query => self.decode(bytes).map(Request::Query),
             Operation::Subscribe => self.decode(bytes).map(Request::Subscribe),
@@ -120,14 +144,19 @@ impl Encoding {
             Operation::Append => self.decode(bytes).map(Request::Append),
             Operation::ListFeeds => self.decode(bytes).map(Request::ListFeeds),
         }
-        .map_err(fail)
+        .map_err(fail)?;
+        Ok((request, peers))
     }
 
     /// Reads what a server sent; `asked` says which answer it is where the tag is missing.
     pub fn decode_message(self, bytes: &[u8], asked: Option<Operation>) -> Result<Message, DecodeError> {
         let envelope = self.envelope(bytes)?;
         let request_id = envelope.request_id.unwrap_or_default();
-        let fail = |message: String| DecodeError { request_id: request_id.clone(), message };
+        let fail = |message: String| DecodeError {
+            request_id: request_id.clone(),
+            peers: Peers::default(),
+            message,
+        };
         let tag = match (envelope.tag.as_deref(), asked) {
             (Some(tag), _) => tag,
             (None, Some(operation)) => response_tag(operation),
@@ -156,9 +185,11 @@ impl Encoding {
 
     /// Reads what every message begins with, for the answer to one that is otherwise unreadable.
     fn envelope(self, bytes: &[u8]) -> Result<Envelope, DecodeError> {
-        let envelope: Envelope = self
-            .decode(bytes)
-            .map_err(|message| DecodeError { request_id: RequestId::default(), message })?;
+        let envelope: Envelope = self.decode(bytes).map_err(|message| DecodeError {
+            request_id: RequestId::default(),
+            peers: Peers::default(),
+            message,
+        })?;
         // Checked as an identifier by being read; used where the message itself is.
         let _ = &envelope.space_id;
         Ok(envelope)

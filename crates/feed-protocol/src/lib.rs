@@ -17,6 +17,7 @@ pub mod limits;
 pub mod message;
 pub mod number;
 pub mod order;
+pub mod peers;
 pub mod selector;
 pub mod signature;
 
@@ -31,4 +32,5 @@ pub use message::{
     ListFeedsResponse, Message, Operation, Pruned, Push, QueryRequest, QueryResponse, Request, Response,
     SpaceState, SubscribeRequest, SubscribeResponse, UnsubscribeRequest, UnsubscribeResponse, Welcome,
 };
+pub use peers::Peers;
 pub use selector::{From, Selector};

@@ -329,6 +329,10 @@ pub struct Welcome {
     /// Version of the protocol.
     #[serde(with = "number")]
     pub protocol: u64,
+    /// Which server this is. Another address may be the same one, and the same address another one later. Tokens tell
+    /// histories apart, not this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<Id>,
     /// What this server accepts.
     pub limits: Limits,
     /// After how much silence the server pings a socket, in milliseconds.

@@ -154,6 +154,10 @@ impl Taking<'_> {
             return Ok(());
         }
         if let Some(stored) = stored.filter(|_| !is_same) {
+            // What is counted of the feed so far is written first: what is set aside is taken off there.
+            if let Some(row) = self.rows.remove(&lane.feed) {
+                feeds::grow(connection, &row)?;
+            }
             conflict::set_aside(connection, stored.insertion_id, asked.now_ms)?;
             stored.position.and_then(|before| self.holders.remove(&before));
         }
@@ -173,7 +177,7 @@ impl Taking<'_> {
         } else {
             blocks::insert(connection, &new)?;
         }
-        self.note_block(lane.feed, block, position, stored.is_none())
+        self.note_block(lane.feed, block, position, !is_same)
     }
 
     /// Keeps the feed's own row up to date.

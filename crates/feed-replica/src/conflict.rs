@@ -39,6 +39,13 @@ pub(crate) fn set_aside(connection: &Connection, insertion_id: i64, now_ms: u64)
              encryptionKeyId, iv, data FROM blocks WHERE insertionId = ?1",
         )?
         .execute((insertion_id, now_ms))?;
+    connection
+        .prepare_cached(
+            "UPDATE feeds SET blockCount = max(feeds.blockCount - 1, 0), \
+             byteCount = max(feeds.byteCount - length(b.data), 0) \
+             FROM blocks b WHERE b.insertionId = ?1 AND feeds.feedPrivateId = b.feedPrivateId",
+        )?
+        .execute([insertion_id])?;
     blocks::remove(connection, insertion_id)
 }
 

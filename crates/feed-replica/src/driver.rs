@@ -17,6 +17,12 @@ const SLEEP_MS_MIN: u64 = 5;
 
 /// A way to the authority of a space.
 pub trait Transport: Send + Sync {
+    /// Called before a request is chosen, for a transport that has something to find out first, as what the authority
+    /// accepts. What goes wrong, the request that follows tells.
+    fn prepare(&self, _space: &Id) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Sends a request and waits for its answer. The error says why there is none; it is shown to people.
     fn call(&self, space: &Id, request: Request) -> impl Future<Output = Result<Response, String>> + Send;
 
@@ -81,6 +87,13 @@ pub async fn catch_up<T: Transport>(
 
 /// One request and its answer; whether there was anything to ask.
 async fn step<T: Transport>(replica: &Arc<Mutex<Replica>>, space: &Id, transport: &T) -> ReplicaResult<bool> {
+    let is_due = {
+        let replica = replica.lock();
+        replica.wake_ms(space).is_some_and(|at_ms| at_ms <= replica.now_ms())
+    };
+    if is_due {
+        transport.prepare(space).await;
+    }
     let next = {
         let mut replica = replica.lock();
         replica.set_live(space, transport.is_live());

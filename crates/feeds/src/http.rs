@@ -2,9 +2,11 @@
 //!
 //! `POST /feeds/v1/spaces/{space}/append | query | subscribe | unsubscribe | feeds` with the message as its body, or
 //! `POST /feeds/v1/spaces/{space}` with `_tag` in it. `Content-Type` says which encoding, `Accept` which one is wanted
-//! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`]. The same messages
+//! back. `GET /feeds/v1/spaces/{space}/streams/{feed}` reads a feed as a durable stream: see [`stream`], and `GET
+//! /feeds/v1/spaces/{space}/events` a selection of feeds as server-sent events: see [`events`]. The same messages
 //! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
+mod events;
 mod operation;
 mod post;
 mod refusal;
@@ -41,6 +43,8 @@ pub(crate) type Request = http::Request<Option<RequestBody>>;
 
 /// How long a socket may be silent before it is asked whether it is there, if nothing else is said.
 pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a socket without credentials may take until it greets with some, if nothing else is said.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long something may wait for the reader of a socket, if nothing else is said.
 pub const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -59,6 +63,8 @@ pub struct SurfaceOptions {
     pub sse_cycle: Duration,
     /// How long a socket may be silent before it is asked whether it is there.
     pub ping_interval: Duration,
+    /// How long a socket without credentials may take until it greets with some, where some are needed.
+    pub greeting_timeout: Duration,
     /// How long something may wait for the reader of a socket before that is dropped.
     pub reader_timeout: Duration,
 }
@@ -72,6 +78,7 @@ impl Default for SurfaceOptions {
             long_poll_timeout: Duration::from_secs(30),
             sse_cycle: Duration::from_mins(1),
             ping_interval: PING_INTERVAL,
+            greeting_timeout: GREETING_TIMEOUT,
             reader_timeout: READER_TIMEOUT,
         }
     }
@@ -182,6 +189,8 @@ enum Place {
     Space(Id, Option<Operation>),
     /// A feed, read as a stream.
     Stream(Id, Id),
+    /// A selection of feeds, followed by events.
+    Events(Id),
     /// A socket, for one space or for any.
     Socket(Option<Id>),
 }
@@ -200,8 +209,12 @@ async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Re
             let principal = principal(state, request)?;
             stream::handle(state, principal, space, feed, request).await
         }
+        (Place::Events(space), &Method::GET) => {
+            let principal = principal(state, request)?;
+            events::handle(state, principal, space, request).await
+        }
         (Place::Socket(space), &Method::GET) => socket::open(state, space, request),
-        (Place::Socket(_), _) => Err(Refusal::MethodNotAllowed("GET, OPTIONS")),
+        (Place::Socket(_) | Place::Events(_), _) => Err(Refusal::MethodNotAllowed("GET, OPTIONS")),
         (Place::Space(..), _) => Err(Refusal::MethodNotAllowed("POST, OPTIONS")),
         (Place::Stream(..), _) => Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS")),
     }
@@ -249,6 +262,7 @@ fn place(path: &str) -> Result<Place, Refusal> {
         ["subscribe"] => Some(Operation::Subscribe),
         ["unsubscribe"] => Some(Operation::Unsubscribe),
         ["feeds"] => Some(Operation::ListFeeds),
+        ["events"] => return Ok(Place::Events(space)),
         ["ws"] => return Ok(Place::Socket(Some(space))),
         ["streams", feed] => return Ok(Place::Stream(space, name(feed)?)),
         _ => return Err(Refusal::NotFound),

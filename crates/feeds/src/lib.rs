@@ -15,6 +15,8 @@ mod ground;
 pub mod guard;
 pub mod http;
 mod hub;
+mod identity;
+pub mod keep;
 mod list;
 mod options;
 pub mod principal;

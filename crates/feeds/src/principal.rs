@@ -78,6 +78,18 @@ impl Principal {
         }
     }
 
+    /// Someone who may do nothing yet.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            name: "nobody".to_owned(),
+            spaces: Some(Vec::new()),
+            may_read: false,
+            may_append: false,
+            may_list: false,
+            ..Self::anyone()
+        }
+    }
+
     /// Whom the server has let in already.
     pub fn admitted(caller: &Arc<Caller>) -> Self {
         Self {

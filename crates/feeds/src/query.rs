@@ -16,7 +16,8 @@ use crate::subscribe;
 /// What a client says it knows: token, position, and the check there.
 pub(crate) type Expected<'a> = (Option<&'a Token>, Option<u64>, Option<Check>);
 
-/// Whether a client's knowledge is still part of this history. What can't be told any more counts as known.
+/// Whether a client's knowledge is still part of this history. What can't be told any more counts as known: where the block
+/// was pruned. To take that for another history would have everything pushed again that was pruned on purpose.
 pub(crate) fn knows_history(
     connection: &Connection,
     space: &spaces::Space,
@@ -62,7 +63,8 @@ pub(crate) fn answer(
         examined_max: options.page_examined_max,
     };
     let selection = selected.as_deref().map_or(Selection::All, Selection::Feeds);
-    let Page { blocks, complete_to } = page::read(connection, space.key, selection, cursor, limits)?;
+    let place = (space.key, space.max_position());
+    let Page { blocks, complete_to } = page::read(connection, place, selection, cursor, limits)?;
     // Nothing selected lies between the last block and the end, so a quiet selection need not be searched again. Safe
     // because positions become visible in their order.
     let pruned = pruned(connection, space, selected.as_deref(), cursor)?;

@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::counters::{Counted, Counters};
 use crate::failure::Failure;
 use crate::hub::Listener;
+use crate::identity;
 use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue;
@@ -44,6 +45,8 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Service {
     options: Arc<Options>,
+    /// Which server this is.
+    id: Id,
     cache: Cache,
     counters: Arc<Counters>,
     _lock: Box<dyn DiskLock>,
@@ -53,12 +56,13 @@ impl Service {
     /// Takes a folder for itself. Spaces are opened when they are asked for.
     pub fn open(folder: &Path, env: Env, mut options: Options) -> Result<Self, OpenError> {
         env.disk.create_dir_all(folder)?;
-        let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
+        let lock = env.disk.lock(&folder.join(crate::keep::LOCK))?.ok_or(OpenError::Locked)?;
         options.limits = options.limits.within_hard();
         let options = Arc::new(options);
         let counters = Arc::new(Counters::default());
+        let id = identity::of_folder(folder, &env);
         let cache = Cache::new(folder, env, Arc::clone(&options), Arc::clone(&counters))?;
-        Ok(Self { options, cache, counters, _lock: lock })
+        Ok(Self { options, id, cache, counters, _lock: lock })
     }
 
     /// What was counted since the service was opened.
@@ -279,7 +283,8 @@ impl Service {
         }
         let limits = self.options.limits.clone();
         let request_id = hello.request_id.clone();
-        Ok(Welcome { request_id, protocol: PROTOCOL, limits, heartbeat_ms: None, spaces })
+        let server_id = Some(self.id.clone());
+        Ok(Welcome { request_id, protocol: PROTOCOL, server_id, limits, heartbeat_ms: None, spaces })
     }
 
     /// What follows a position in a subscription, for a listener that is sent blocks; `None` if that is more than is sent

@@ -12,6 +12,8 @@
 //! A long query ([`crate::query`]) is taken out of the request line here. Only where it surely is one: behind a question
 //! mark and before the second space.
 
+pub mod fuzzing;
+
 use std::{
     collections::VecDeque,
     io,

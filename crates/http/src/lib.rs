@@ -42,6 +42,8 @@ pub use collect::{BodyBudget, CollectError, CollectLimits, collect, discard};
 pub use counters::{CounterSnapshot, Counters};
 pub use error::{ERROR_CODE, error_body, error_response};
 pub use feed::Feed;
+#[doc(hidden)]
+pub use framing::fuzzing;
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CERTIFICATE_LOOK_S, CONNECTION_WINDOW_BYTES,
     CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_TIMEOUT_S, HEADER_BYTES_MAX, HEADERS_MAX,

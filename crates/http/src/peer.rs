@@ -55,27 +55,9 @@ impl Peer {
         self.0.is_tls
     }
 
-    /// The client's address. Where a trusted proxy connects, it is the last one in `Forwarded` (RFC 7239), or else in
-    /// `X-Forwarded-For`, that is no trusted proxy itself; what stands before it anybody may have written. A list that
-    /// cannot be read from its end, or a missing one, gives the proxy's own address.
+    /// The client's address, as [`Networks::client`] finds it.
     pub fn client(&self, headers: &HeaderMap) -> IpAddr {
-        let mut client = self.0.address.ip();
-        if !self.0.proxies.contains(client) {
-            return client;
-        }
-        let hops = if headers.contains_key(header::FORWARDED) {
-            elements(headers, &header::FORWARDED).map(forwarded_for).collect::<Vec<_>>()
-        } else {
-            elements(headers, &X_FORWARDED_FOR).map(node).collect()
-        };
-        for hop in hops {
-            let Some(address) = hop else { break };
-            client = address;
-            if !self.0.proxies.contains(client) {
-                break;
-            }
-        }
-        client
+        self.0.proxies.client(self.0.address.ip(), headers)
     }
 
     /// The scheme that the client used: `https` or `http`. A trusted proxy may say it (`X-Forwarded-Proto`).
@@ -139,6 +121,30 @@ impl Networks {
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))
+    }
+
+    /// The address of a client whose request comes over a connection from `peer`. Where that is a trusted proxy, it is the
+    /// last one in `Forwarded` (RFC 7239), or else in `X-Forwarded-For`, that is no trusted proxy itself; what stands
+    /// before it anybody may have written. A list that cannot be read from its end, or a missing one, gives the proxy's
+    /// own address.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer;
+        if !self.contains(client) {
+            return client;
+        }
+        let hops = if headers.contains_key(header::FORWARDED) {
+            elements(headers, &header::FORWARDED).map(forwarded_for).collect::<Vec<_>>()
+        } else {
+            elements(headers, &X_FORWARDED_FOR).map(node).collect()
+        };
+        for hop in hops {
+            let Some(address) = hop else { break };
+            client = address;
+            if !self.contains(client) {
+                break;
+            }
+        }
+        client
     }
 
     /// Whether there is none.

@@ -101,6 +101,7 @@ async function run() {
     const welcome = await talk.ask("Hello", { protocol: 1, client: "node" });
     assert.equal(welcome._tag, "Welcome");
     assert.equal(welcome.limits.frameBytesMax, 1 << 20);
+    assert.match(welcome.serverId, /^srv_/);
     const appended = await talk.ask("AppendRequest", {
       namespace: "notes", blocks: [block("f", 0, "one"), block("f", 1, "two"), block("g", 0, "three")],
     });
@@ -117,6 +118,9 @@ async function run() {
     assert.deepEqual(listed.feeds.map((feed) => [feed.feedId, feed.blockCount]), [["f", 2], ["g", 1]]);
     const refused = await talk.ask("QueryRequest", { subscriptionId: "no such" });
     assert.deepEqual([refused._tag, refused.code, refused.retryable], ["Error", "subscription_not_found", true]);
+    const routed = await talk.ask("QueryRequest", { cursor: 2, senderPeerId: "peer-1", recipientPeerId: undefined });
+    assert.deepEqual([routed.recipientPeerId, routed.blocks.length, routed.nextCursor], ["peer-1", 1, 3]);
+    assert.ok(routed.blocks[0].data instanceof Uint8Array);
   });
 
   await check("the same in CBOR over HTTP", async () => {

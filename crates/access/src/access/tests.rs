@@ -263,6 +263,34 @@ fn bytes_that_are_kept_are_counted_also_where_their_number_comes_late() {
 }
 
 #[test]
+fn a_socket_is_opened_without_a_token_and_rests_on_nothing_until_one_comes() {
+    let mut world = World::new(
+        &(token("a", "\"read\"", "prefixes = [\"/feeds/v1/spaces/s\"]")
+            + &token("elsewhere", "\"read\"", "prefixes = [\"/ds\"]")),
+    );
+    world.options.burst = Duration::from_secs(1);
+    world.options.caller_rates = Rates { requests_per_s: Some(1), append_bytes_per_s: None };
+    let access = world.start();
+    for path in ["/feeds/v1/ws", "/feeds/v1/spaces/s/ws"] {
+        let mut asked = request("GET", path, None, "");
+        let lease = access.admit(&mut asked).unwrap().lease.unwrap();
+        assert!(!lease.holds() && lease.exchange("none").is_none() && lease.exchange("elsewhere").is_none());
+        let exchanged = lease.exchange("a").unwrap();
+        assert!(exchanged.holds() && exchanged.caller().name == "a");
+        // From then on its requests are counted as those of the token.
+        let meter = asked.extensions().get::<Meter>().unwrap().clone();
+        assert!((0..10).all(|_| meter.take(0).is_ok()));
+        let meter = meter.of_caller(exchanged.caller());
+        assert!((0..10).any(|_| meter.take(0).is_err()));
+        assert_eq!(code(&access, "GET", path, Some("none")), "invalid_token");
+        assert_eq!(code(&access, "GET", path, Some("elsewhere")), "forbidden");
+    }
+    // Nothing else is open to who presents nothing.
+    assert_eq!(code(&access, "POST", "/feeds/v1/spaces/s", None), "unauthorized");
+    assert_eq!(code(&access, "GET", "/feeds/v1/spaces/s/streams/f", None), "unauthorized");
+}
+
+#[test]
 fn a_page_of_another_origin_opens_no_socket() {
     let mut world = World::new(&token("a", "\"admin\"", ""));
     world.options.origins = "https://a.example".parse().unwrap();

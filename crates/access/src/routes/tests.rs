@@ -18,6 +18,7 @@ fn example(path: &str) -> String {
         .replace("{offset}", "-1")
         .replace("{space}", "s")
         .replace("{feed}", "f")
+        .replace("{backup}", "daily")
         .replace("{subscription}", "u")
         .replace("{member}", "m")
 }
@@ -88,7 +89,7 @@ fn a_place_is_decoded_once() {
     ] {
         assert_eq!(of("GET", path).1, place, "{path}");
     }
-    assert_eq!(of("GET", "/feeds/v1/ws"), (Asked::Something, "/feeds/v1/spaces".to_owned()));
+    assert_eq!(of("GET", "/feeds/v1/ws"), (Asked::Greeting, "/feeds/v1/spaces".to_owned()));
 }
 
 #[test]

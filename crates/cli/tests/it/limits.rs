@@ -200,7 +200,7 @@ fn every_limit_of_feeds_is_an_option_told_to_clients_and_kept_to() {
          --feed-block-bytes-max 1KiB --feed-append-blocks-max 2 --feed-append-bytes-max 4KiB \
          --feed-page-blocks-max 7 --feed-page-bytes-max 8KiB --feed-frame-bytes-max 64KiB \
          --feed-subscribe-max 6 --feed-subscriptions-max 9 --feed-requests-max 10 \
-         --feed-ping-interval 5s --feed-reader-timeout 6s",
+         --feed-ping-interval 5s --feed-reader-timeout 6s --feed-greeting-timeout 7s",
     );
     let ask = |target: &str, body: &str| {
         call(server.address(), "POST", &format!("/feeds/v1/spaces/s{target}"), &[], body.as_bytes())

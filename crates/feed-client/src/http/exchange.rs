@@ -4,7 +4,8 @@ use std::io::Read;
 use std::time::Duration;
 
 use alluvium_feed_protocol::{
-    ClientAction, Encoding, ErrorCode, ErrorResponse, Id, Message, Operation, Request, RequestId, Response,
+    ClientAction, Encoding, ErrorCode, ErrorResponse, Hello, Id, Limits, Message, Operation, Request,
+    RequestId, Response,
 };
 use parking_lot::Mutex;
 use ureq::http::{HeaderMap, HeaderValue};
@@ -12,8 +13,10 @@ use ureq::{Agent, Body};
 
 use crate::server::{Credentials, Server, ServerError, base};
 
+/// The version of the protocol.
+const PROTOCOL: u64 = 1;
 /// Other authorities that a request is sent on to before it is given up.
-const REDIRECTS_MAX: u32 = 3;
+pub(crate) const REDIRECTS_MAX: u32 = 3;
 /// Waits longer than this are not taken from a `Retry-After`, in milliseconds.
 const RETRY_AFTER_MS_MAX: u64 = 300_000;
 /// How much of an answer that is none goes into the error, in bytes.
@@ -32,6 +35,18 @@ pub(super) struct Exchange {
     answer_bytes_max: u64,
     call_timeout: Duration,
     pub(super) wait: Duration,
+    /// What the server has said of itself.
+    greeted: Mutex<Greeted>,
+}
+
+/// What a greeting has brought.
+#[derive(Debug, Default)]
+struct Greeted {
+    /// Whether the server was asked, since it was last out of reach.
+    was_asked: bool,
+    /// Why that came to nothing, for the next request.
+    failed: Option<String>,
+    limits: Option<Limits>,
 }
 
 impl Exchange {
@@ -59,12 +74,46 @@ impl Exchange {
             answer_bytes_max: server.answer_bytes_max,
             call_timeout: server.call_timeout,
             wait: server.wait,
+            greeted: Mutex::default(),
         })
     }
 
     /// Sends a request and reads its answer. The error says why there is none.
     pub(super) fn call(&self, space: &Id, request: &Request) -> Result<Response, String> {
-        self.call_within(space, request, self.call_timeout)
+        let failed = self.greeted.lock().failed.take();
+        // Whoever was out of reach a moment ago is not tried twice.
+        let answer = match failed {
+            Some(reason) => Err(reason),
+            None => self.call_within(space, request, self.call_timeout),
+        };
+        if answer.is_err() {
+            self.greeted.lock().was_asked = false;
+        }
+        answer
+    }
+
+    /// What the server accepts, if it has said so.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        self.greeted.lock().limits.clone()
+    }
+
+    /// Whether the server is to be asked what it accepts: at first, and again once it was out of reach, for it may be
+    /// another one then.
+    pub(super) fn wants_greeting(&self) -> bool {
+        !self.greeted.lock().was_asked
+    }
+
+    /// Asks the server what it accepts. One that doesn't say is asked as if it had no limits.
+    pub(super) fn greet(&self, space: &Id) {
+        let answer = self.call_within(space, &Request::Hello(greeting()), self.call_timeout);
+        let mut greeted = self.greeted.lock();
+        greeted.was_asked = true;
+        match answer {
+            Ok(Response::Welcome(welcome)) => greeted.limits = Some(welcome.limits),
+            // Whatever it has against this client, it says so again.
+            Ok(_) => {}
+            Err(reason) => greeted.failed = Some(reason),
+        }
     }
 
     /// Like [`Exchange::call`], with a time of its own.
@@ -111,7 +160,7 @@ impl Exchange {
     ) -> Result<Response, String> {
         let place = self.place.lock().clone();
         let operation = request.operation();
-        let url = format!("{place}/spaces/{}/{}", percent_encoded(space.as_str()), path(operation)?);
+        let url = format!("{place}/spaces/{}{}", percent_encoded(space.as_str()), path(operation));
         let mut builder = self.agent.post(&url).header("content-type", Encoding::Cbor.media_type());
         builder = builder.header("accept", Encoding::Cbor.media_type());
         if let Some(token) = self.token.lock().as_ref().filter(|_| origin(&place) == origin(&self.home)) {
@@ -153,13 +202,27 @@ impl Exchange {
 
     /// Follows to another authority, but never from an encrypted connection to one in the clear.
     fn go_to(&self, url: &str) -> Result<(), String> {
-        let next = base(url).map_err(|error| format!("sent on to another server: {error}"))?;
-        if self.home.starts_with("https:") && !next.starts_with("https:") {
-            return Err(format!("sent on to `{url}`, which is not encrypted"));
-        }
-        *self.place.lock() = next;
+        *self.place.lock() = sent_on(&self.home, url)?;
         Ok(())
     }
+}
+
+/// The base of another authority, in the words of the one at home: requests of their own, or a WebSocket. Never from an
+/// encrypted connection to one in the clear.
+pub(crate) fn sent_on(home: &str, url: &str) -> Result<String, String> {
+    let next = base(url).map_err(|error| format!("sent on to another server: {error}"))?;
+    let (scheme, rest) = next.split_once("://").unwrap_or_default();
+    let is_encrypted = ["https", "wss"].contains(&scheme);
+    if (home.starts_with("https:") || home.starts_with("wss:")) && !is_encrypted {
+        return Err(format!("sent on to `{url}`, which is not encrypted"));
+    }
+    let scheme = match (home.starts_with("ws"), is_encrypted) {
+        (true, true) => "wss",
+        (true, false) => "ws",
+        (false, true) => "https",
+        (false, false) => "http",
+    };
+    Ok(format!("{scheme}://{rest}"))
 }
 
 /// Makes an answer of a response. What is not in the protocol's own words, as from a proxy, is put into them.
@@ -233,14 +296,25 @@ fn foreign(
     Ok(Response::Error(error))
 }
 
-fn path(operation: Operation) -> Result<&'static str, String> {
+/// What a client says of itself.
+pub(crate) fn greeting() -> Hello {
+    Hello {
+        request_id: RequestId::parse("hello").unwrap_or_default(),
+        protocol: Some(PROTOCOL),
+        client: Some(concat!("alluvium/", env!("CARGO_PKG_VERSION")).to_owned()),
+        ..Hello::default()
+    }
+}
+
+/// Where a message goes, under its space. A greeting says by its tag what it is.
+fn path(operation: Operation) -> &'static str {
     match operation {
-        Operation::Query => Ok("query"),
-        Operation::Subscribe => Ok("subscribe"),
-        Operation::Unsubscribe => Ok("unsubscribe"),
-        Operation::Append => Ok("append"),
-        Operation::ListFeeds => Ok("feeds"),
-        Operation::Hello => Err("there are no greetings over HTTP".to_owned()),
+        Operation::Query => "/query",
+        Operation::Subscribe => "/subscribe",
+        Operation::Unsubscribe => "/unsubscribe",
+        Operation::Append => "/append",
+        Operation::ListFeeds => "/feeds",
+        Operation::Hello => "",
     }
 }
 
@@ -259,7 +333,7 @@ pub(crate) fn bearer(token: &str) -> Result<HeaderValue, ServerError> {
 }
 
 /// Scheme, host and port of a base.
-fn origin(base: &str) -> &str {
+pub(crate) fn origin(base: &str) -> &str {
     let start = base.find("://").map_or(0, |at| at + 3);
     let end = base[start..].find('/').map_or(base.len(), |at| start + at);
     &base[..end]
@@ -347,6 +421,17 @@ mod tests {
         assert!(answered(200, &json, "{").is_err());
         assert!(answered(200, &[("content-type", "text/html")], "<p>hello").is_err());
         assert!(answered(204, &[], "").is_err());
+    }
+
+    #[test]
+    fn another_authority_is_spoken_to_as_the_one_at_home_and_never_in_the_clear_from_an_encrypted_one() {
+        assert_eq!(sent_on("ws://h/feeds/v1", "https://x").unwrap(), "wss://x/feeds/v1");
+        assert_eq!(sent_on("ws://h/feeds/v1", "http://x:1").unwrap(), "ws://x:1/feeds/v1");
+        assert_eq!(sent_on("http://h/feeds/v1", "ws://x").unwrap(), "http://x/feeds/v1");
+        assert_eq!(sent_on("wss://h/feeds/v1", "https://x/p").unwrap(), "wss://x/p");
+        for (home, url) in [("https://h/f", "http://x"), ("wss://h/f", "ws://x"), ("ws://h/f", "ftp://x")] {
+            assert!(sent_on(home, url).is_err(), "{home} {url}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use alluvium_env::Env;
 use alluvium_feed_client::{
     After, Credentials, From, Hints, HttpTransport, Options, Server, Space, SyncError, Transport,
 };
-use alluvium_feed_protocol::{ListFeedsRequest, Request, RequestId, Response};
+use alluvium_feed_protocol::{ErrorCode, Limits, ListFeedsRequest, Request, RequestId, Response};
+use alluvium_feeds::{Gate, OpenGate, Principal};
 
 use crate::support::{LONG, Peer, Script, Site, id, json, options, response};
 
@@ -211,6 +212,71 @@ async fn another_authority_is_gone_to_without_the_token_and_not_for_ever() {
     assert!(ask(&first.named()).await.is_err(), "nobody is there");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn over_http_a_client_keeps_to_what_the_server_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits =
+        Limits { append_blocks_max: 2, append_bytes_max: 1500, subscribe_feeds_max: 1, ..Limits::default() };
+    let site = Site::with(&folder, None, Arc::new(OpenGate), limits);
+    let peer = Peer::new();
+    let space = peer.client.space(&id("s"));
+    for feed in ["f", "g", "h"] {
+        space.replicate(&id(feed), From::Beginning).unwrap();
+    }
+    for _ in 0..9 {
+        write(&space, &"x".repeat(500));
+    }
+    // Whoever waits by a subscription that is extended meanwhile is refused, so nobody does.
+    let status = space.sync(&site.named().hints(Hints::Poll), LONG).await.unwrap();
+    assert_eq!((status.blocks_to_push, status.blocks_refused, site.refused()), (0, 0, 0));
+}
+
+/// Lets nobody in without a token.
+struct Closed;
+
+impl Gate for Closed {
+    fn decide(&self, credentials: Option<&str>) -> Result<Principal, ErrorCode> {
+        if credentials == Some("word") { Ok(Principal::anyone()) } else { Err(ErrorCode::Unauthorized) }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_wants_a_token_ends_the_attempt_without_one_over_either_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::with(&folder, None, Arc::new(Closed), Limits::default());
+    for server in [site.named(), site.socket()] {
+        for token in [None, Some("wrong")] {
+            let peer = Peer::new();
+            let space = peer.client.space(&id("s"));
+            write(&space, "a");
+            let server = token.map_or_else(|| server.clone(), |token| server.clone().token(token));
+            let refused = space.sync(&server, LONG).await;
+            let is_told = |status: &alluvium_feed_client::SyncStatus| {
+                status.stopped.as_ref().is_some_and(|reason| reason.starts_with("unauthorized"))
+            };
+            assert!(matches!(&refused, Err(SyncError::Refused(status)) if is_told(status)), "{refused:?}");
+            assert!(space.sync(&server.token("word"), LONG).await.is_ok());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_authority_is_gone_to_over_a_socket_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder, None);
+    let url = format!(r#","url":"http://{}""#, site.address());
+    // Refused before it was asked for anything by name.
+    let refusal = error("not_authority", &url).replace("\"r\"", "\"\"");
+    let script = Script::start(vec![json("421 Misdirected Request", &refusal)]);
+    let peer = Peer::new();
+    let space = peer.client.space(&id("s"));
+    write(&space, "a");
+    let server = Server::new(format!("ws://{}", script.address)).token("secret");
+    let status = space.sync(&server, LONG).await.unwrap();
+    assert_eq!(status.blocks_to_push, 0);
+    assert!(script.requests()[0].contains("bearer secret"));
+}
+
 #[tokio::test]
 async fn what_is_no_answer_is_none_and_what_is_too_large_is_not_read() {
     let html = response("200 OK", "content-type: text/html\r\n", "<p>Welcome to the hotel");
@@ -231,7 +297,7 @@ async fn a_server_that_refuses_the_space_ends_the_attempt_with_its_reason() {
     let space = peer.client.space(&id("s"));
     write(&space, "a");
     let deleted = r#"{"_tag":"Error","requestId":"","code":"space_deleted","message":"gone"}"#;
-    let script = Script::start(vec![json("410 Gone", deleted)]);
+    let script = Script::start(vec![json("410 Gone", deleted); 2]);
     let refused = space.sync(&script.named().hints(Hints::Poll), LONG).await;
     assert!(matches!(&refused, Err(SyncError::Refused(status)) if status.stopped.is_some()), "{refused:?}");
     assert_eq!(space.status().unwrap().blocks_to_push, 1);

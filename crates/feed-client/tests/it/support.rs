@@ -10,7 +10,7 @@ use alluvium_env::Env;
 use alluvium_feed_client::{Client, Id, Options, Server};
 use alluvium_feed_store::Durability;
 use alluvium_feeds::http::{Surface, SurfaceOptions};
-use alluvium_feeds::{OpenGate, Service};
+use alluvium_feeds::{Gate, OpenGate, Service};
 use alluvium_http::{ResponseBudget, ServerOptions, Shutdown, bind};
 use tempfile::TempDir;
 
@@ -31,15 +31,21 @@ pub(crate) struct Site {
 impl Site {
     /// A server over a folder, at an address that may be one that it had before.
     pub(crate) fn start(folder: &TempDir, address: Option<SocketAddr>) -> Self {
-        let options = alluvium_feeds::Options { durability: Durability::Process, ..Default::default() };
+        Self::with(folder, address, Arc::new(OpenGate), alluvium_feeds::Limits::default())
+    }
+
+    /// One that lets in whom its gate lets in, and accepts so much.
+    pub(crate) fn with(
+        folder: &TempDir,
+        address: Option<SocketAddr>,
+        gate: Arc<dyn Gate>,
+        limits: alluvium_feeds::Limits,
+    ) -> Self {
+        let options =
+            alluvium_feeds::Options { durability: Durability::Process, limits, ..Default::default() };
         let service = Arc::new(Service::open(folder.path(), Env::real(), options).expect("a service"));
         let shutdown = Shutdown::new();
-        let surface = Surface::new(
-            Arc::clone(&service),
-            Arc::new(OpenGate),
-            SurfaceOptions::default(),
-            shutdown.clone(),
-        );
+        let surface = Surface::new(Arc::clone(&service), gate, SurfaceOptions::default(), shutdown.clone());
         let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listener = bind(address).expect("a free port");
         let options = ServerOptions {
@@ -53,6 +59,11 @@ impl Site {
         let server =
             alluvium_http::Server::start(listener, surface, options, shutdown.clone()).expect("threads");
         Self { service, server, shutdown }
+    }
+
+    /// Messages that were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.service.counted().refused
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -2,7 +2,8 @@
 
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{
-    AppendRequest, Block, Check, Data, Encoding, Id, Namespace, QueryRequest, Request, RequestId, Token,
+    AppendRequest, Block, Check, Data, Encoding, Id, Namespace, Peers, QueryRequest, Request, RequestId,
+    Token,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -74,6 +75,21 @@ proptest! {
                 prop_assert_eq!(encoding.decode_request(&bytes, path), Ok(request.clone()));
             }
         }
+    }
+
+    #[test]
+    fn the_peers_of_a_message_are_read_beside_it_and_its_answer_goes_back(
+        request in prop_oneof![append(), query()], sender in of(id()), recipient in of(id()),
+    ) {
+        let peers = Peers { sender_peer_id: sender.clone(), recipient_peer_id: recipient.clone() };
+        let back = Peers { sender_peer_id: recipient, recipient_peer_id: sender };
+        for encoding in [Encoding::Json, Encoding::Cbor] {
+            let bytes = encoding.encode_routed(&request, &peers).unwrap();
+            prop_assert_eq!(encoding.decode_routed(&bytes, None), Ok((request.clone(), peers.clone())));
+            // Who knows nothing of peers reads the same request.
+            prop_assert_eq!(encoding.decode_request(&bytes, None), Ok(request.clone()));
+        }
+        prop_assert_eq!(peers.answering(), back);
     }
 
     #[test]

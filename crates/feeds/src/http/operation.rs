@@ -11,6 +11,7 @@ pub const OPERATIONS: &[&str] = &[
     "feed_list",
     "feed_message",
     "feed_stream",
+    "feed_events",
     "feed_socket",
     "feed_preflight",
     "feed_other",
@@ -37,6 +38,7 @@ fn named(method: &Method, uri: &Uri) -> &'static str {
         (Some("spaces"), Some(_), Some("unsubscribe")) => "feed_unsubscribe",
         (Some("spaces"), Some(_), Some("feeds")) => "feed_list",
         (Some("spaces"), Some(_), Some("streams")) => "feed_stream",
+        (Some("spaces"), Some(_), Some("events")) => "feed_events",
         _ => "feed_other",
     }
 }
@@ -55,6 +57,7 @@ mod tests {
             ("POST /feeds/v1/spaces/s/unsubscribe", "feed_unsubscribe"),
             ("POST /feeds/v1/spaces/s/feeds", "feed_list"),
             ("GET /feeds/v1/spaces/s/streams/f", "feed_stream"),
+            ("GET /feeds/v1/spaces/s/events?cursor=1", "feed_events"),
             ("GET /feeds/v1/spaces/s/ws", "feed_socket"),
             ("GET /feeds/v1/ws", "feed_socket"),
             ("OPTIONS /feeds/v1/ws", "feed_preflight"),

@@ -34,7 +34,7 @@ pub(super) async fn handle(
     if let Some(meter) = request.extensions().get::<Meter>() {
         meter.received(body.len() as u64);
     }
-    let message = encoding.decode_request(&body, operation).map_err(Refusal::Message)?;
+    let (message, peers) = encoding.decode_routed(&body, operation).map_err(Refusal::Message)?;
     drop(body);
     // A server that stops doesn't wait for news: whoever does gets what there is, and asks again elsewhere or later.
     let at_once = match &message {
@@ -53,7 +53,7 @@ pub(super) async fn handle(
             }
         },
     };
-    Ok(answer(&response, wanted))
+    Ok(answer(&response, &peers.answering(), wanted))
 }
 
 /// Waits until the caller may not do any more what it was let in for.

@@ -1,7 +1,7 @@
 //! Refusals that are made before a message is understood. They have the shape of the protocol's own errors.
 
 use alluvium_feed_protocol::{
-    DecodeError, Encoding, ErrorCode, ErrorResponse, RequestId, Response as Answer,
+    DecodeError, Encoding, ErrorCode, ErrorResponse, Peers, RequestId, Response as Answer,
 };
 use alluvium_http::{Body, CollectError, ERROR_CODE, Response};
 use alluvium_websocket::HandshakeError;
@@ -42,6 +42,8 @@ impl Refusal {
         let message = self.to_string();
         let allowed = if let Self::MethodNotAllowed(methods) = self { Some(methods) } else { None };
         let handshake = if let Self::Handshake(error) = self { Some(error) } else { None };
+        let peers =
+            if let Self::Message(failed) = &self { failed.peers.answering() } else { Peers::default() };
         let (status, error) = match self {
             Self::NotFound => (404, error(ErrorCode::BadRequest, message)),
             Self::MethodNotAllowed(_) => (405, error(ErrorCode::BadRequest, message)),
@@ -62,7 +64,7 @@ impl Refusal {
             Self::Gate(code) => (code.http_status(), error(code, message)),
             Self::Answer(answer) => (status_of(&answer), *answer),
         };
-        let mut response = answer(&Answer::Error(error), Encoding::Json);
+        let mut response = answer(&Answer::Error(error), &peers, Encoding::Json);
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if let Some(handshake) = handshake {
             response.headers_mut().extend(handshake.headers());
@@ -82,8 +84,8 @@ fn status_of(error: &ErrorResponse) -> u16 {
     ErrorCode::parse(&error.code).map_or(500, ErrorCode::http_status)
 }
 
-/// An answer of the service as a response, in the encoding that is wanted.
-pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
+/// An answer of the service as a response, for its peers, in the encoding that is wanted.
+pub(crate) fn answer(answer: &Answer, peers: &Peers, encoding: Encoding) -> Response {
     let mut status = 200;
     let mut retry_after_s = None;
     let mut code = None;
@@ -94,7 +96,7 @@ pub(crate) fn answer(answer: &Answer, encoding: Encoding) -> Response {
     }
     let warning = if let Answer::Append(append) = answer { append.warnings.first() } else { None };
     let warning = warning.and_then(|warning| HeaderValue::from_str(warning).ok());
-    let bytes = encoding.encode(answer).unwrap_or_else(|error| {
+    let bytes = encoding.encode_routed(answer, peers).unwrap_or_else(|error| {
         tracing::error!(error, "an answer cannot be written");
         status = 500;
         Vec::new()

@@ -12,17 +12,16 @@
 
 mod push;
 mod room;
+mod standing;
+mod turn;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use alluvium_access::{Lease, Meter};
-use alluvium_feed_protocol::{
-    Advanced, Encoding, ErrorCode, ErrorResponse, FeedAdvanced, Id, QueryRequest, QueryResponse, RequestId,
-};
-use alluvium_feed_protocol::{Message as Outgoing, Request as Asked, Response as Answer};
+use alluvium_feed_protocol::{Advanced, Encoding, ErrorCode, FeedAdvanced, Id, Peers, RequestId};
+use alluvium_feed_protocol::{Message as Outgoing, Request as Asked};
 use alluvium_http::{Body, Response, Upgraded};
 use alluvium_websocket::{
     AcceptOptions, CloseCode, ConnectionOptions, Limits, Message, Progress, WebSocket, accept,
@@ -33,10 +32,11 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use self::push::Pushing;
 pub(super) use self::room::Budget;
 use self::room::{Held, cost};
+use self::standing::Standing;
+use self::turn::{Answered, Parked, refused, space_of, too_many};
 use super::refusal::Refusal;
-use super::{Request, State, credentials, principal};
+use super::{Request, State};
 use crate::hub::Listener;
-use crate::principal::Principal;
 
 /// The subprotocols, best first.
 const SUBPROTOCOLS: [(&str, Encoding); 2] =
@@ -45,37 +45,35 @@ const SUBPROTOCOLS: [(&str, Encoding); 2] =
 const BACKLOG_BYTES: usize = 1024 * 1024;
 /// The least time between two hints of a subscription.
 const HINT_INTERVAL: Duration = Duration::from_millis(50);
+/// Subscriptions of one connection whose peers are remembered; hints about further ones name none.
+const SUBSCRIBERS_MAX: usize = 1024;
 /// How long open requests are waited for when the server stops.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Agrees to a socket, for one space or for any.
 pub(super) fn open(state: &Arc<State>, space: Option<Id>, request: &Request) -> Result<Response, Refusal> {
-    let principal = principal(state, request)?;
+    let standing = Standing::of(state, request)?;
     let options = AcceptOptions { subprotocols: &SUBPROTOCOLS.map(|(name, _)| name), deflate: None };
     let accepted = accept(request, &options)?;
     let encoding = accepted.subprotocol.as_deref().and_then(|chosen| {
         SUBPROTOCOLS.iter().find(|(name, _)| *name == chosen).map(|(_, encoding)| *encoding)
     });
-    let credentials = credentials(request.headers()).map(str::to_owned);
-    let (lease, meter) =
-        (request.extensions().get::<Lease>().cloned(), request.extensions().get::<Meter>().cloned());
     let state = Arc::clone(state);
     let body = Body::upgrade(move |stream| async move {
         let _open = Open::new(&state);
         let socket = WebSocket::server(stream, None, connection_options(&state));
         let session = Session {
             space,
-            credentials,
-            lease,
+            standing,
             is_exchanged: false,
-            meter,
-            principal,
+            is_turned_away: false,
             encoding,
             listener: Listener::new(),
             open: HashSet::new(),
             running: JoinSet::new(),
             parked: VecDeque::new(),
             pushing: Pushing::default(),
+            subscribers: HashMap::new(),
             waiting: Held::new(Arc::clone(&state.sockets)),
             busy: Held::new(Arc::clone(&state.sockets)),
             state,
@@ -112,31 +110,12 @@ fn connection_options(state: &State) -> ConnectionOptions {
     }
 }
 
-/// A request that waits for its turn.
-struct Parked {
-    space: Id,
-    asked: Asked,
-    encoding: Encoding,
-    bytes: usize,
-}
-
 /// What a task of a session has come to.
 enum Done {
     /// A request that has been carried out.
     Request(Box<Answered>),
     /// Messages that nobody asked for, and what was set aside for them.
     Pushed(Vec<Advanced>, usize),
-}
-
-/// A request that has been carried out.
-struct Answered {
-    request_id: RequestId,
-    cost: usize,
-    answer: Vec<u8>,
-    /// What the answer says about subscriptions that are sent blocks.
-    told: Option<push::Told>,
-    /// The query for the next page of a stream of them.
-    next: Option<(Id, QueryRequest)>,
 }
 
 /// Why a session ends.
@@ -146,14 +125,12 @@ type End = (CloseCode, &'static str);
 struct Session {
     state: Arc<State>,
     space: Option<Id>,
-    credentials: Option<String>,
-    /// What it rests on, if the server decided about it.
-    lease: Option<Lease>,
-    /// Whether that is another one since it was looked at last.
+    /// As whom it is let in.
+    standing: Standing,
+    /// Whether it is let in as another one since that was looked at last.
     is_exchanged: bool,
-    /// What counts its messages, if there are limits.
-    meter: Option<Meter>,
-    principal: Principal,
+    /// Whether it has begun with something else than a greeting, and needed one.
+    is_turned_away: bool,
     /// Known from the first message on at the latest.
     encoding: Option<Encoding>,
     listener: Arc<Listener>,
@@ -162,6 +139,8 @@ struct Session {
     running: JoinSet<Done>,
     /// Subscriptions that are sent blocks.
     pushing: Pushing,
+    /// Whom hints about a subscription are for, by space and name, where that was said.
+    subscribers: HashMap<(Id, Id), Id>,
     /// Requests for which there is no room yet.
     parked: VecDeque<Parked>,
     /// What they hold.
@@ -174,7 +153,7 @@ impl Session {
     async fn run(mut self, mut socket: WebSocket<Upgraded>) {
         let stopping = self.state.shutdown.wait();
         tokio::pin!(stopping);
-        let ended = altered(self.lease.clone());
+        let ended = self.standing.ended();
         tokio::pin!(ended);
         let mut renewal = tokio::time::interval(self.state.options.ping_interval);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -222,24 +201,33 @@ impl Session {
                     Ok(self.hints(listener.take()))
                 }
                 () = sleep_until(until), if waiting > 0 => Err((CloseCode::POLICY, "what waits is not read")),
-                _ = renewal.tick() => self.renew().map(|()| Vec::new()),
+                _ = renewal.tick() => self.standing.renew().map(|()| Vec::new()),
                 () = &mut stopping => Err((CloseCode::AWAY, "the server stops")),
-                () = &mut ended => Err((CloseCode::POLICY, "unauthorized")),
+                end = &mut ended => Err(end),
             };
             if std::mem::take(&mut self.is_exchanged) {
-                ended.set(altered(self.lease.clone()));
+                ended.set(self.standing.ended());
             }
             let messages = match outcome {
                 Ok(messages) => messages,
                 Err(end) => break end,
             };
-            for answer in messages {
-                self.busy.add(answer.len());
-                written_bytes += answer.len();
-                self.queue(&mut socket, answer);
+            written_bytes += self.write(&mut socket, messages);
+            if self.is_turned_away {
+                break Standing::turned_away();
             }
         };
         self.end(socket, code, reason).await;
+    }
+
+    /// Has messages sent, and counts them until they are; how much that is.
+    fn write(&mut self, socket: &mut WebSocket<Upgraded>, messages: Vec<Vec<u8>>) -> usize {
+        let bytes = messages.iter().map(Vec::len).sum();
+        self.busy.add(bytes);
+        for message in messages {
+            self.queue(socket, message);
+        }
+        bytes
     }
 
     /// Lets open requests finish if there is time, and closes.
@@ -260,29 +248,6 @@ impl Session {
         }
     }
 
-    /// Looks at the credentials again: what they are good for may end before the connection does.
-    fn renew(&mut self) -> Result<(), End> {
-        if self.lease.is_some() {
-            return Ok(());
-        }
-        let renewed = self.state.gate.decide(self.credentials.as_deref());
-        self.principal = renewed.map_err(|_| (CloseCode::POLICY, "unauthorized"))?;
-        Ok(())
-    }
-
-    /// Goes on as whom another token says.
-    fn let_in(&mut self, token: &str) -> Result<(), ErrorCode> {
-        let Some(lease) = &self.lease else {
-            self.principal = self.state.gate.decide(Some(token))?;
-            return Ok(());
-        };
-        let lease = lease.exchange(token).ok_or(ErrorCode::Unauthorized)?;
-        self.principal = Principal::admitted(lease.caller());
-        self.lease = Some(lease);
-        self.is_exchanged = true;
-        Ok(())
-    }
-
     /// Takes on a request, or answers at once why not.
     fn ask(&mut self, message: Message) -> Result<Option<Vec<u8>>, End> {
         let encoding = if message.is_text() { Encoding::Json } else { Encoding::Cbor };
@@ -290,31 +255,20 @@ impl Session {
             return Err((CloseCode::UNSUPPORTED, "text frames are for JSON, binary ones for CBOR"));
         }
         let bytes = message.into_payload();
-        let asked = match encoding.decode_request(&bytes, None) {
-            Ok(asked) => asked,
+        let (asked, peers) = match encoding.decode_routed(&bytes, None) {
+            Ok(read) => read,
             Err(failed) => {
-                return Ok(Some(refused(
-                    encoding,
-                    failed.request_id,
-                    ErrorCode::BadRequest,
-                    &failed.message,
-                )));
+                self.is_turned_away = !self.standing.is_let_in();
+                let from = (failed.request_id, &failed.peers);
+                return Ok(Some(refused(encoding, from, ErrorCode::BadRequest, &failed.message)));
             }
         };
-        if let Asked::Hello(hello) = &asked
-            && let Some(token) = &hello.token
-        {
-            match self.let_in(token) {
-                Ok(()) => self.credentials = Some(token.clone()),
-                Err(code) => {
-                    let request_id = hello.request_id.clone();
-                    return Ok(Some(refused(encoding, request_id, code, "the caller is not let in")));
-                }
-            }
-        }
         let request_id = asked.request_id().clone();
-        let refuse = |code, message| Ok(Some(refused(encoding, request_id.clone(), code, message)));
-        let Some(space) = self.space_of(&asked) else {
+        let refuse = |code, message| Ok(Some(refused(encoding, (request_id.clone(), &peers), code, message)));
+        if let Err(code) = self.greeted(&asked) {
+            return refuse(code, "the caller is not let in");
+        }
+        let Some(space) = space_of(self.space.as_ref(), &asked) else {
             return refuse(ErrorCode::BadRequest, "`spaceId` is missing, on a socket for all spaces");
         };
         if self.open.contains(&request_id) {
@@ -323,16 +277,28 @@ impl Session {
         if self.open.len() >= self.state.service.limits().open_requests_max {
             return refuse(ErrorCode::Overloaded, "too many requests of this socket are open");
         }
-        if let Some(Err(wait)) = self.meter.as_ref().map(|meter| meter.take(bytes.len() as u64)) {
-            return Ok(Some(too_many(encoding, request_id, wait)));
+        if let Some(Err(wait)) = self.standing.meter().map(|meter| meter.take(bytes.len() as u64)) {
+            return Ok(Some(too_many(encoding, (request_id, &peers), wait)));
         }
         if self.state.sockets.is_used_up() {
             return refuse(ErrorCode::Overloaded, "the server holds too much for its sockets");
         }
         self.waiting.add(bytes.len());
         self.open.insert(request_id);
-        self.parked.push_back(Parked { space, asked, encoding, bytes: bytes.len() });
+        self.parked.push_back(Parked { space, asked, peers, encoding, bytes: bytes.len() });
         Ok(None)
+    }
+
+    /// Looks for new credentials in a request, and whether it may be made at all.
+    fn greeted(&mut self, asked: &Asked) -> Result<(), ErrorCode> {
+        let token = if let Asked::Hello(hello) = asked { hello.token.as_deref() } else { None };
+        let greeted = match token {
+            Some(token) => self.standing.let_in(token).map(|()| self.is_exchanged = true),
+            None if self.standing.is_let_in() => Ok(()),
+            None => Err(ErrorCode::Unauthorized),
+        };
+        self.is_turned_away = !self.standing.is_let_in();
+        greeted
     }
 
     /// Begins requests that wait, in their order, as long as there is room.
@@ -342,52 +308,20 @@ impl Session {
             if !self.busy.has_room(cost) {
                 return;
             }
-            let Some(Parked { space, asked, encoding, bytes }) = self.parked.pop_front() else { return };
-            self.waiting.release(bytes);
+            let Some(parked) = self.parked.pop_front() else { return };
+            self.waiting.release(parked.bytes);
             self.busy.add(cost);
-            self.spawn(space, asked, encoding, cost);
+            self.spawn(parked, cost);
         }
     }
 
-    fn spawn(&mut self, space: Id, asked: Asked, encoding: Encoding, cost: usize) {
+    fn spawn(&mut self, parked: Parked, cost: usize) {
         let (state, listener) = (Arc::clone(&self.state), Arc::clone(&self.listener));
-        let (principal, names_space) = (self.principal.clone(), self.space.is_none());
+        let (principal, names_space) = (self.standing.principal().clone(), self.space.is_none());
         self.running.spawn(async move {
-            let request_id = asked.request_id().clone();
-            let watched = push::Watched::of(&space, &asked);
-            let streamed = match &asked {
-                Asked::Query(query) if query.stream == Some(true) => Some(query.clone()),
-                _ => None,
-            };
-            let mut answer = state.service.handle(&principal, &space, asked, Some(&listener)).await;
-            let told = watched.and_then(|watched| watched.told(&answer));
-            let next =
-                streamed.and_then(|query| next_page(query, &answer)).map(|query| (space.clone(), query));
-            if let Answer::Welcome(welcome) = &mut answer {
-                welcome.heartbeat_ms = u64::try_from(state.options.ping_interval.as_millis()).ok();
-            }
-            if names_space {
-                answer.set_space_id(space);
-            }
-            let answer = encoding.encode(&answer).unwrap_or_else(|error| {
-                tracing::error!(error, "an answer cannot be written");
-                refused(encoding, request_id.clone(), ErrorCode::Internal, "the answer cannot be written")
-            });
-            Done::Request(Box::new(Answered { request_id, cost, answer, told, next }))
+            let answered = parked.carry_out(&state, &principal, &listener, (names_space, cost)).await;
+            Done::Request(Box::new(answered))
         });
-    }
-
-    /// The space that a request is about: the connection's, or the one that it names.
-    fn space_of(&self, asked: &Asked) -> Option<Id> {
-        let named = || match asked {
-            // A greeting is about no space, or several.
-            Asked::Hello(hello) => {
-                let first = hello.spaces.as_ref().and_then(|spaces| spaces.first().cloned());
-                first.or_else(|| Id::parse("any").ok())
-            }
-            other => other.space_id().cloned(),
-        };
-        self.space.clone().or_else(named)
     }
 
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<Vec<Vec<u8>>, End> {
@@ -403,15 +337,27 @@ impl Session {
         if let Some(told) = done.told {
             self.pushing.note(told);
         }
+        if let Some((subscription, subscriber)) = done.subscriber {
+            self.note_subscriber(subscription, subscriber);
+        }
         match done.next {
             // The request stays open under its name.
-            Some((space, query)) => {
-                let encoding = self.encoding.unwrap_or(Encoding::Json);
-                self.parked.push_back(Parked { space, asked: Asked::Query(query), encoding, bytes: 0 });
-            }
+            Some(next) => self.parked.push_back(next),
             None => drop(self.open.remove(&done.request_id)),
         }
         Ok(vec![done.answer])
+    }
+
+    /// Remembers whom hints about a subscription are for.
+    fn note_subscriber(&mut self, subscription: (Id, Id), subscriber: Option<Id>) {
+        match subscriber {
+            Some(peer) => {
+                if self.subscribers.len() < SUBSCRIBERS_MAX || self.subscribers.contains_key(&subscription) {
+                    self.subscribers.insert(subscription, peer);
+                }
+            }
+            None => drop(self.subscribers.remove(&subscription)),
+        }
     }
 
     /// Hints to be sent at once. Those in whose place blocks are sent follow when these are read.
@@ -424,7 +370,7 @@ impl Session {
         if !pushed.is_empty() {
             self.busy.add(push::COST);
             self.pushing.begin();
-            let (state, principal) = (Arc::clone(&self.state), self.principal.clone());
+            let (state, principal) = (Arc::clone(&self.state), self.standing.principal().clone());
             self.running.spawn_blocking(move || {
                 Done::Pushed(push::messages(&state.service, &principal, pushed), push::COST)
             });
@@ -435,8 +381,14 @@ impl Session {
     }
 
     fn encoded(&self, message: &Advanced) -> Option<Vec<u8>> {
+        let (space, subscription) = match message {
+            Advanced::FeedAdvanced(hint) => (&hint.space_id, &hint.subscription_id),
+            Advanced::BlocksPushed(pushed) => (&pushed.space_id, &pushed.subscription_id),
+        };
+        let subscriber = self.subscribers.get(&(space.clone(), subscription.clone())).cloned();
+        let peers = Peers { recipient_peer_id: subscriber, ..Peers::default() };
         let message = Outgoing::Advanced(message.clone());
-        self.encoding.unwrap_or(Encoding::Json).encode(&message).ok()
+        self.encoding.unwrap_or(Encoding::Json).encode_routed(&message, &peers).ok()
     }
 
     fn queue(&self, socket: &mut WebSocket<Upgraded>, bytes: Vec<u8>) {
@@ -450,42 +402,4 @@ impl Session {
             tracing::debug!(%error, "a message was not sent");
         }
     }
-}
-
-/// Waits until the caller may do something else than before: then a socket is to be opened anew.
-async fn altered(lease: Option<Lease>) {
-    match lease {
-        Some(lease) => lease.altered().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Tells a caller that it has sent too many requests, or too much.
-fn too_many(encoding: Encoding, request_id: RequestId, wait: Duration) -> Vec<u8> {
-    let error =
-        ErrorResponse::new(request_id, ErrorCode::RateLimited, "too many requests, or too many bytes");
-    let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    let answer = Answer::Error(ErrorResponse { retry_after_ms: Some(retry_after_ms), ..error });
-    encoding.encode(&answer).unwrap_or_default()
-}
-
-/// The query for the page after an answer, if there is one. It expects the history that the answer is from.
-fn next_page(query: QueryRequest, answer: &Answer) -> Option<QueryRequest> {
-    let Answer::Query(QueryResponse { next_cursor, has_more: true, server_token, check, .. }) = answer else {
-        return None;
-    };
-    Some(QueryRequest {
-        cursor: Some(*next_cursor),
-        wait_ms: None,
-        since: None,
-        expected_server_token: Some(server_token.clone()),
-        expected_position: Some(*next_cursor),
-        expected_check: *check,
-        ..query
-    })
-}
-
-fn refused(encoding: Encoding, request_id: RequestId, code: ErrorCode, message: &str) -> Vec<u8> {
-    let answer = Answer::Error(ErrorResponse::new(request_id, code, message));
-    encoding.encode(&answer).unwrap_or_default()
 }

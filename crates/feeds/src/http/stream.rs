@@ -7,9 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_feed_protocol::{
-    Block, Encoding, Id, QueryRequest, QueryResponse, Request as Message, Response as Answer,
-};
+use alluvium_feed_protocol::{Block, Encoding, Id, QueryRequest, QueryResponse};
 use alluvium_http::{Body, BodyError, Feed, Response};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
@@ -23,7 +21,7 @@ const PAGE_BLOCKS: u64 = 500;
 /// Bytes of one response, give or take a block.
 const PAGE_BYTES: u64 = 1024 * 1024;
 /// How long a quiet event stream waits before it sends a comment.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How a read waits.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -93,18 +91,7 @@ impl Reader {
             wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             ..QueryRequest::default()
         };
-        let ask =
-            |query| self.state.service.handle(&self.principal, &self.space, Message::Query(query), None);
-        let at_once = QueryRequest { wait_ms: None, ..query.clone() };
-        let answer = tokio::select! {
-            answer = ask(query) => answer,
-            () = self.state.shutdown.wait(), if wait.is_some() => ask(at_once).await,
-        };
-        match answer {
-            Answer::Query(page) => Ok(page),
-            Answer::Error(error) => Err(Refusal::Answer(Box::new(error))),
-            _ => Err(Refusal::NotFound),
-        }
+        self.state.page(&self.principal, &self.space, query).await
     }
 
     /// Everything after a position as events, and then whatever follows.

@@ -199,6 +199,10 @@ const TABLE: &[(&str, &[&str])] = &[
         "greetings, limits and warnings",
         &[
             "a_greeting_tells_when_the_server_pings_and_brings_new_credentials",
+            "a_server_says_which_one_it_is_and_stays_that",
+            "a_socket_without_credentials_may_only_greet_with_some",
+            "answers_and_hints_go_back_to_the_peer_that_asked",
+            "over_http_a_client_keeps_to_what_the_server_accepts",
             "what_a_server_accepts_is_kept_to",
             "more_than_is_good_for_a_feed_or_a_space_is_said_and_counted_but_not_refused",
             "a_warning_stands_in_the_head_too",
@@ -209,6 +213,13 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "pruned_blocks_are_gone_and_said_to_be_and_their_numbers_stay_used",
             "a_replica_knows_from_where_a_pruned_feed_is_complete",
+        ],
+    ),
+    (
+        "server-sent events of a selection",
+        &[
+            "events_have_what_follows_a_cursor_and_go_on_where_the_last_one_ended",
+            "what_is_appended_meanwhile_is_an_event",
         ],
     ),
     ("what is wrong with a message is said", &["an_error_names_the_field_at_fault_in_either_encoding"]),

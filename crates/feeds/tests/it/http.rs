@@ -63,7 +63,7 @@ impl Site {
         Self::open(Arc::new(OpenGate), SurfaceOptions::default())
     }
 
-    fn connect(&self, head: &str, body: &[u8]) -> BufReader<TcpStream> {
+    pub(crate) fn connect(&self, head: &str, body: &[u8]) -> BufReader<TcpStream> {
         let mut socket = TcpStream::connect(self.server.address()).expect("the server listens");
         socket.set_read_timeout(Some(LONG)).expect("a timeout");
         let length = body.len();

@@ -4,7 +4,9 @@
 
 mod append;
 mod behaviours;
+mod events;
 mod exchanges;
+mod greetings;
 mod guard;
 mod http;
 mod model;

@@ -1,8 +1,10 @@
 //! Queries: cursors, selections, pages, the head, pruning.
 
 use alluvium_feed_protocol::{
-    AppendRequest, Check, ErrorCode, ListFeedsRequest, Pruned, QueryRequest, Request, Token,
+    AppendRequest, Check, ErrorCode, Limits, ListFeedsRequest, Pruned, QueryRequest, Request, Token,
 };
+use alluvium_feed_store::Durability;
+use alluvium_feeds::Options;
 
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
 
@@ -194,4 +196,64 @@ fn a_listing_tells_the_authors_clock_in_the_last_block_of_each_feed() {
     let listed = authority.list(ListFeedsRequest::default()).feeds;
     let clocks: Vec<_> = listed.iter().map(|feed| feed.last_timestamp).collect();
     assert_eq!(clocks, [Some(NOW_MS + 5), None]);
+}
+
+#[test]
+fn a_page_is_the_same_whichever_way_it_is_found() {
+    let limits = Limits { page_blocks_max: 1000, ..Limits::default() };
+    for page_examined_max in [20_000, 700] {
+        let durability = Durability::Process;
+        let options = Options { limits: limits.clone(), durability, page_examined_max, ..Options::default() };
+        let authority = Authority::with(options);
+        // One feed has nearly everything; of eighty others there is a block here and there, of ten of them only at the end.
+        let feed = |n: u64| match n {
+            n if n % 23 != 0 => "most".to_owned(),
+            n if n < 5500 => format!("few-{}", n / 23 % 70),
+            n => format!("few-{}", 70 + n / 23 % 10),
+        };
+        let names: Vec<String> = (0..6000).map(feed).collect();
+        for from in (0..6000).step_by(500) {
+            let blocks = (from..from + 500).map(|n| block(&names[n], "a", n as u64, "x"));
+            authority.append(append(blocks.collect()));
+        }
+        let few = |from: u64, to: u64| (from..to).map(|n| format!("few-{n}")).collect::<Vec<_>>();
+        let some = ["most".to_owned(), "few-3".to_owned(), "few-71".to_owned(), "none".to_owned()];
+        for selected in [
+            few(5, 6),
+            few(5, 9),
+            few(0, 55),
+            few(0, 80),
+            few(70, 80),
+            few(60, 75),
+            some.to_vec(),
+            some[2..].to_vec(),
+        ] {
+            for (cursor, limit) in [(0, 50), (5300, 3), (700, 1000), (5400, 50), (5999, 50), (6000, 50)] {
+                let expected: Vec<u64> = (cursor..6000)
+                    .filter(|n| selected.contains(&names[usize::try_from(*n).unwrap()]))
+                    .map(|n| n + 1)
+                    .collect();
+                let mut found = Vec::new();
+                let (mut after, mut pages) = (cursor, 0);
+                loop {
+                    let page = authority.query(QueryRequest {
+                        cursor: Some(after),
+                        feed_ids: Some(selected.iter().map(|name| id(name)).collect()),
+                        limit: Some(limit),
+                        ..QueryRequest::default()
+                    });
+                    assert!(page.blocks.len() as u64 <= limit);
+                    found.extend(page.blocks.iter().filter_map(|block| block.position));
+                    assert!(page.next_cursor > after || !page.has_more, "a page leads on");
+                    (after, pages) = (page.next_cursor, pages + 1);
+                    if !page.has_more {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "{selected:?} after {cursor}, {limit} a page");
+                assert_eq!(after, 6000);
+                assert!(pages <= expected.len() as u64 / limit + 20, "{pages} pages");
+            }
+        }
+    }
 }

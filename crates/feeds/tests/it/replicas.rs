@@ -219,6 +219,17 @@ async fn a_copy_that_writes_as_the_same_actor_is_told_of_the_conflict() {
     assert_eq!(&conflicts[0].data.0[..], b"other bytes under the same key");
     two.replica.lock().forget_conflict(conflicts[0].id).unwrap();
     assert!(two.replica.lock().conflicts(&id("space")).unwrap().is_empty());
+    let counted = |peer: &Peer| peer.replica.lock().status(&id("space")).unwrap().total_blocks;
+    assert_eq!(counted(&two), 1);
+    // One that only pushes is told as well, and has nothing then.
+    let folder = tempfile::tempdir().unwrap();
+    let replica =
+        Replica::open(&folder.path().join("r.sqlite"), Some(&actor), Env::real(), options()).unwrap();
+    let three = Peer { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder };
+    three.write("f", "a third");
+    let conflicts = |peer: &Peer| peer.replica.lock().conflicts(&id("space")).unwrap().len();
+    three.until(&authority, |three| conflicts(three) == 1).await;
+    assert_eq!((counted(&three), three.read("f").len()), (0, 0));
 }
 
 #[test]

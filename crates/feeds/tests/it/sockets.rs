@@ -15,18 +15,18 @@ use tokio::runtime::{self, Runtime};
 use crate::http::{LONG, Site, script};
 use crate::support::{append, block};
 
-const ONE_SPACE: &str = "/feeds/v1/spaces/space/ws";
+pub(crate) const ONE_SPACE: &str = "/feeds/v1/spaces/space/ws";
 
 /// A client of a socket.
-struct Talk {
+pub(crate) struct Talk {
     runtime: Runtime,
     socket: WebSocket<Stream>,
     encoding: Encoding,
-    chosen: Option<String>,
+    pub(crate) chosen: Option<String>,
 }
 
 impl Talk {
-    fn try_open(site: &Site, path: &str, subprotocols: &[&str]) -> Result<Self, ConnectError> {
+    pub(crate) fn try_open(site: &Site, path: &str, subprotocols: &[&str]) -> Result<Self, ConnectError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let url = format!("ws://{}{path}", site.server.address());
         let subprotocols = subprotocols.iter().map(|name| (*name).to_owned()).collect();
@@ -38,14 +38,14 @@ impl Talk {
         Ok(Self { runtime, socket: connected.socket, encoding, chosen })
     }
 
-    fn open(site: &Site, path: &str, encoding: Encoding) -> Self {
+    pub(crate) fn open(site: &Site, path: &str, encoding: Encoding) -> Self {
         let name = if encoding == Encoding::Cbor { "feeds.v1.cbor" } else { "feeds.v1.json" };
         let talk = Self::try_open(site, path, &[name]).expect("a socket");
         assert_eq!(talk.chosen.as_deref(), Some(name));
         talk
     }
 
-    fn send(&mut self, frame: &Frame) {
+    pub(crate) fn send(&mut self, frame: &Frame) {
         self.runtime.block_on(self.socket.send(frame)).expect("sent");
     }
 
@@ -57,7 +57,7 @@ impl Talk {
     }
 
     /// JSON, with its tag, as it stands or in CBOR.
-    fn send_json(&mut self, request: &Value) {
+    pub(crate) fn send_json(&mut self, request: &Value) {
         let text = serde_json::to_vec(request).unwrap();
         match self.encoding {
             Encoding::Json => self.send_bytes(text),
@@ -77,9 +77,16 @@ impl Talk {
         Ok(self.encoding.decode_message(frame.payload(), None).expect("a message"))
     }
 
+    /// The next message as it is written; JSON only.
+    pub(crate) fn next_text(&mut self) -> Value {
+        let next = async { tokio::time::timeout(LONG, self.socket.next()).await };
+        let next = self.runtime.block_on(next).expect("something comes").expect("in peace");
+        serde_json::from_slice(next.expect("a message").payload()).expect("JSON")
+    }
+
     /// The next answer. Hints come whenever they like: whoever subscribes between an append's answer and its hint gets
     /// that too.
-    fn answer(&mut self) -> Response {
+    pub(crate) fn answer(&mut self) -> Response {
         loop {
             match self.next() {
                 Ok(Message::Response(response)) => return response,
@@ -96,14 +103,14 @@ impl Talk {
         }
     }
 
-    fn refusal(&mut self) -> (String, String) {
+    pub(crate) fn refusal(&mut self) -> (String, String) {
         match self.answer() {
             Response::Error(error) => (error.request_id.as_str().to_owned(), error.code),
             other => panic!("{other:?}"),
         }
     }
 
-    fn close_code(&mut self) -> u16 {
+    pub(crate) fn close_code(&mut self) -> u16 {
         loop {
             if let Err(close) = self.next() {
                 return close.expect("a reason").code.get();
@@ -317,7 +324,7 @@ fn what_no_client_may_send_ends_the_socket_with_its_code() {
 }
 
 /// Lets in whoever knows the word, as long as it is valid.
-struct WordGate(AtomicBool);
+pub(crate) struct WordGate(pub(crate) AtomicBool);
 
 impl Gate for WordGate {
     fn decide(&self, credentials: Option<&str>) -> Result<Principal, ErrorCode> {
@@ -335,15 +342,13 @@ fn the_gate_decides_for_sockets_too_and_as_long_as_they_last() {
     let gate = Arc::new(WordGate(AtomicBool::new(true)));
     let options = SurfaceOptions { ping_interval: Duration::from_millis(5), ..SurfaceOptions::default() };
     let site = Site::open(Arc::clone(&gate) as _, options);
-    for subprotocols in [&["feeds.v1.json"][..], &["feeds.v1.json", "feeds.bearer.wrong"]] {
-        match Talk::try_open(&site, ONE_SPACE, subprotocols).map(|talk| talk.chosen) {
-            Err(ConnectError::Refused(refusal)) => {
-                assert_eq!(refusal.status.as_u16(), 401);
-                let body: Value = serde_json::from_slice(&refusal.body).unwrap();
-                assert_eq!(body["code"], json!("unauthorized"));
-            }
-            other => panic!("{other:?}"),
+    match Talk::try_open(&site, ONE_SPACE, &["feeds.v1.json", "feeds.bearer.wrong"]).map(|talk| talk.chosen) {
+        Err(ConnectError::Refused(refusal)) => {
+            assert_eq!(refusal.status.as_u16(), 401);
+            let body: Value = serde_json::from_slice(&refusal.body).unwrap();
+            assert_eq!(body["code"], json!("unauthorized"));
         }
+        other => panic!("{other:?}"),
     }
     let mut talk = Talk::try_open(&site, ONE_SPACE, &["feeds.bearer.word", "feeds.v1.json"]).unwrap();
     assert_eq!(talk.chosen.as_deref(), Some("feeds.v1.json"));

@@ -286,3 +286,30 @@ async fn a_server_that_is_not_there_is_waited_for_or_given_up() {
         assert!(!ended.expect_err("it says no").is_passing());
     }
 }
+
+/// The newer feed takes no messages, so a long filter is a long query. What a proxy makes of that is found out once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_too_long_for_a_proxy_is_applied_here_from_then_on() {
+    let mut world = World::full();
+    let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lines);
+    let front = Front::new(world.address(), move |line| {
+        seen.lock().expect("no panic").push(line.len());
+        if line.len() > 8192 { refusal("414 URI Too Long", "") } else { Fate::Pass }
+    })
+    .await;
+    let mut dids: Vec<String> = (0..9_999).map(|number| format!("did:web:n{number}.example")).collect();
+    dids.push("did:web:b.example".to_owned());
+    let wanted = Config { form: Form::Events, dids, ..config(&front.url()) };
+    let mut reader = events(wanted, Mode::Live);
+    let expected = world.model(Form::Events, |event| event.did == "did:web:b.example");
+    assert_eq!(take(&mut reader, expected.len()).await, expected);
+    world.restart();
+    front.turn_to(world.address());
+    world.add(6);
+    let more = world.model(Form::Events, |event| event.did == "did:web:b.example");
+    assert_eq!(take(&mut reader, more.len() - expected.len()).await, more[expected.len()..]);
+    let lines = lines.lock().expect("no panic").clone();
+    let long = lines.iter().filter(|len| **len > 200_000).count();
+    assert_eq!((long, lines[0] > 200_000, lines.len() > 2), (1, true, true), "{lines:?}");
+}

@@ -107,6 +107,9 @@ options! {
     "rate-addresses-max" => rate_addresses_max: usize = alluvium_access::limits::ADDRESSES_MAX;
     /// Directory that holds all data. Made if missing; used by one server at a time.
     "data-dir" => data_dir: PathBuf = PathBuf::from("./alluvium-data");
+    /// Folder that backups of the running server are made in, each in a folder of its own: `docs/operating/backup.md`. Tables
+    /// of streams take no room in it if it is on the file system of `data-dir`. Empty: none are made.
+    "backup-dir" => backup_dir: Option<PathBuf> = None;
     /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without
     /// buckets, snapshots and attributes.
     "store" => store: StoreChoice = StoreChoice::Engine;
@@ -185,6 +188,8 @@ options! {
     "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;
     /// How long a socket of feeds may be silent before it is asked whether it is there.
     "feed-ping-interval" => feed_ping_interval: Duration = alluvium_feeds::http::PING_INTERVAL;
+    /// How long a socket of feeds that has presented no token may take until it greets with one.
+    "feed-greeting-timeout" => feed_greeting_timeout: Duration = alluvium_feeds::http::GREETING_TIMEOUT;
     /// How long something may wait for the reader of a socket of feeds before that is dropped.
     "feed-reader-timeout" => feed_reader_timeout: Duration = alluvium_feeds::http::READER_TIMEOUT;
     /// File with the certificate chain of the server in PEM, its own certificate first. With it the server speaks TLS, and

@@ -19,12 +19,12 @@ pub(super) enum Needs {
     Read,
     Write,
     Admin,
-    /// Any of them.
-    Some,
+    /// Any of them, or nothing yet: then a connection has to greet.
+    Greeting,
     /// Credentials of its own.
     Own,
 }
-use Needs::{Admin, Nothing, Own, Read, Some as Any, Write};
+use Needs::{Admin, Greeting, Nothing, Own, Read, Write};
 
 /// An operation: its route, how it is asked for, what it needs, and what is answered if it is allowed.
 type Operation = (
@@ -52,6 +52,8 @@ const SERVER: &[Operation] = &[
     ("GET /healthz", "/healthz", NONE, "", Nothing, &[200, 404]),
     ("GET /readyz", "/readyz", NONE, "", Nothing, &[200, 404]),
     ("GET /metrics", "/metrics", NONE, "", Admin, &[200, 404]),
+    ("GET /admin/v1/backups", "/admin/v1/backups", NONE, "", Admin, &[404]),
+    ("PUT /admin/v1/backups/{backup}", "/admin/v1/backups/daily", NONE, "", Admin, &[404]),
     ("GET /admin/v1/streams", "/admin/v1/streams?limit=1", NONE, "", Admin, &[200, 501]),
     ("GET /admin/v1/totals", "/admin/v1/totals", NONE, "", Admin, &[200, 501]),
     ("GET /admin/v1/spaces", "/admin/v1/spaces", NONE, "", Admin, &[200]),
@@ -254,10 +256,11 @@ const SERVER: &[Operation] = &[
         Read,
         &[200],
     ),
+    ("GET /feeds/v1/spaces/{space}/events", "/feeds/v1/spaces/s/events?cursor=0", NONE, "", Read, &[200]),
     // Let in by any scope, and then looked at: who may only write is refused by the surface itself.
     ("POST /feeds/v1/spaces/{space}", "/feeds/v1/spaces/s", JSON, QUERY, Read, &[200]),
-    ("GET /feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/s/ws", SOCKET, "", Any, &[101]),
-    ("GET /feeds/v1/ws", "/feeds/v1/ws", SOCKET, "", Any, &[101]),
+    ("GET /feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/s/ws", SOCKET, "", Greeting, &[101]),
+    ("GET /feeds/v1/ws", "/feeds/v1/ws", SOCKET, "", Greeting, &[101]),
     // Nothing that is known.
     ("GET /nothing", "/nothing", NONE, "", Admin, &[404]),
     ("PATCH /v1/stream/{stream}", "/v1/stream/a", JSON, "1", Admin, &[405]),
@@ -382,10 +385,10 @@ pub(super) const CALLERS: [(&str, &[&str]); 4] = [
 /// Whether a caller may, by what the table says.
 fn may(caller: Option<&str>, needs: Needs, anyone_reads: bool) -> bool {
     match (needs, caller) {
-        (Nothing | Own, _) => true,
+        (Nothing | Own, _) | (Greeting, None) => true,
         (Read, _) if anyone_reads => true,
         (_, None | Some("elsewhere")) => false,
-        (_, Some("operator")) | (Any, _) => true,
+        (_, Some("operator")) | (Greeting, _) => true,
         (Read, caller) => caller == Some("reader"),
         (Write, caller) => caller == Some("writer"),
         (Admin, _) => false,

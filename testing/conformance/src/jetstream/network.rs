@@ -75,15 +75,16 @@ fn shown_to_all(world: &World, events: &[Told], oldest: Option<&[Told]>) -> Resu
 /// Filters and cursors of each feed.
 fn shown_to_some(world: &World, events: &[Told], oldest: &[Told]) -> Result<()> {
     let did = world.did(0)?;
+    let asked = did.replace('%', "%25");
     let middle = events[events.len() / 2].seq;
     let times = events[events.len() / 3].time_us;
     for (wire, query, kinds, dids, collections) in [
-        (Wire::V1, format!("wantedDids={did}"), &[][..], vec![did.clone()], &[][..]),
+        (Wire::V1, format!("wantedDids={asked}"), &[][..], vec![did.clone()], &[][..]),
         (Wire::V1, "wantedCollections=app.bsky.feed.like".to_owned(), &[], vec![], &["app.bsky.feed.like"]),
         (Wire::V2, "wantedCollections=app.bsky.graph.*".to_owned(), &[], vec![], &["app.bsky.graph.*"]),
         (
             Wire::Events,
-            format!("kinds=commit&dids={did}&collections=app.bsky.feed.*"),
+            format!("kinds=commit&dids={asked}&collections=app.bsky.feed.*"),
             &["commit"],
             vec![did.clone()],
             &["app.bsky.feed.*"],

@@ -46,7 +46,8 @@ pub(crate) struct World {
 pub(crate) const SMALL: (u32, u32) = (16, 20_000);
 
 /// A small network without what a consumer that is behind could not judge as it was meant: keys change only on request.
-/// Accounts whose documents only the wide web could serve are left out: no name resolves to this process.
+/// Accounts whose documents only the wide web could serve are left out: no name resolves to this process. The first ones
+/// have a `did:web` of this machine.
 pub(crate) fn steady(seed: u64) -> Config {
     let small = Config::small(seed);
     Config { web_percent: 0, mix: Mix { rotate: 0, ..small.mix }, ..small }
@@ -57,7 +58,8 @@ impl World {
     /// not started yet.
     pub(crate) fn new(binary: &Path, config: Config, (rows, bytes): (u32, u32)) -> Result<Self> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let network = Simulator::start(config, &Options::new(listen))?;
+        let options = Options { local_web: true, ..Options::new(listen) };
+        let network = Simulator::start(config, &options)?;
         let address = network.address();
         let scratch = tempfile::tempdir()?;
         let data_dir = scratch.path().join("data");

@@ -313,11 +313,14 @@ fn feeds() -> Vec<Trial> {
         ]
     };
     let stream = "/feeds/v1/spaces/{space}/streams/{feed}";
+    let events = "/feeds/v1/spaces/{space}/events";
     let mut trials = vec![
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1&live=sse", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=now&live=long-poll", 204),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=x", 400),
+        trial("GET", events, "/feeds/v1/spaces/x/events", 200),
+        trial("GET", events, "/feeds/v1/spaces/x/events?cursor=x", 400),
     ];
     for (path, target) in
         [("/feeds/v1/ws", "/feeds/v1/ws"), ("/feeds/v1/spaces/{space}/ws", "/feeds/v1/spaces/x/ws")]
@@ -375,5 +378,11 @@ fn own() -> Vec<Trial> {
     let of = |path: &'static str| {
         [trial("GET", path, path, 200), trial("HEAD", path, path, 200), trial("POST", path, path, 405)]
     };
-    ["/healthz", "/readyz", "/metrics"].into_iter().flat_map(of).collect()
+    let (backups, backup) = ("/admin/v1/backups", "/admin/v1/backups/{backup}");
+    let taken = [
+        trial("PUT", backup, "/admin/v1/backups/daily", 201),
+        trial("PUT", backup, "/admin/v1/backups/daily", 409),
+        trial("PUT", backup, "/admin/v1/backups/daily.partial", 400),
+    ];
+    ["/healthz", "/readyz", "/metrics", backups].into_iter().flat_map(of).chain(taken).collect()
 }

@@ -1,0 +1,30 @@
+//! A fuzz body for the server's configuration: a file that is accepted is accepted again as it is shown.
+
+use std::path::Path;
+
+use alluvium_server::config::{Loaded, Sources};
+
+/// A fuzz body.
+pub type Body = fn(&[u8]);
+
+/// Every body with the name of its target and of its folder of seeds.
+pub const BODIES: [(&str, Body); 1] = [("config_file", file)];
+
+/// The input is a configuration file.
+#[expect(clippy::disallowed_methods, reason = "a file of the fuzzer, in the system's own folder for such")]
+pub fn file(input: &[u8]) {
+    let path = std::env::temp_dir().join(format!("alluvium-fuzz-{}.toml", std::process::id()));
+    std::fs::write(&path, input).expect("a file can be written");
+    if let Ok(loaded) = load(&path) {
+        let shown = loaded.show();
+        std::fs::write(&path, &shown).expect("a file can be written");
+        let again = load(&path).expect("what is shown is a configuration");
+        assert_eq!(format!("{:?}", again.config), format!("{:?}", loaded.config));
+    }
+    std::fs::remove_file(&path).expect("a file can be removed");
+}
+
+fn load(path: &Path) -> Result<Loaded, String> {
+    let sources = Sources { file: Some(path.to_owned()), ..Sources::default() };
+    Loaded::from_sources(&sources).map_err(|error| error.to_string())
+}
