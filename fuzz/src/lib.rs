@@ -12,6 +12,7 @@ pub mod ingest;
 pub mod jetstream_client;
 pub mod journal;
 pub mod jss;
+pub mod keep;
 pub mod metrics;
 pub mod protocol;
 pub mod subscription;

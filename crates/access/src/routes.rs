@@ -50,6 +50,8 @@ pub const SERVER: &[Route] = &[
     route("GET", "/healthz", Asked::Nothing),
     route("GET", "/readyz", Asked::Nothing),
     route("GET", "/metrics", ADMIN),
+    route("GET", "/admin/v1/backups", ADMIN),
+    route("PUT", "/admin/v1/backups/{backup}", ADMIN),
     route("GET", "/admin/v1/streams", ADMIN),
     route("GET", "/admin/v1/totals", ADMIN),
     route("GET", "/admin/v1/spaces", ADMIN),
@@ -149,6 +151,9 @@ const FORKED_FROM: &str = "stream-forked-from";
 /// Where spaces are.
 const SPACES: &str = "/feeds/v1/spaces/";
 
+/// Where backups of the server are.
+const BACKUPS: &str = "/admin/v1/backups/";
+
 /// What a request needs, by its method, the path of its URL as it stands there, and its headers.
 pub fn need(doors: Doors, method: &Method, path: &str, headers: &HeaderMap) -> Need {
     let nothing = || Need { asked: Asked::Nothing, place: String::new(), reads: None };
@@ -201,6 +206,9 @@ fn server(path: &str) -> Option<Named> {
     }
     if let Some(rest) = path.strip_prefix(SPACES) {
         return space(rest);
+    }
+    if path.strip_prefix(BACKUPS).is_some_and(|name| !name.is_empty()) {
+        return Some(Named { path: "/admin/v1/backups/{backup}", place: path.to_owned() });
     }
     let named = plain(SERVER, path).filter(|named| !named.path.contains('{'))?;
     // A socket for all spaces is for whoever may do something in one.

@@ -4,6 +4,7 @@ mod admin;
 mod feed;
 mod health;
 mod jetstream;
+mod keep;
 mod serve;
 mod stream;
 mod token;
@@ -47,6 +48,18 @@ enum Command {
     /// Follow, keep and serve a network of the AT Protocol.
     #[command(subcommand)]
     Jetstream(jetstream::JetstreamCommand),
+    /// Look through a data directory or a backup that no server uses: every checksum, and what files say of each other.
+    #[command(after_help = keep::check_help())]
+    Check(keep::CheckArgs),
+    /// Take a backup: of a running server, or of a data directory that none runs on.
+    #[command(after_help = keep::keep_help())]
+    Backup(keep::BackupArgs),
+    /// Make a data directory of a backup.
+    ///
+    /// Every file is compared with the backup's manifest, the whole is checked, and only then put in place. Clients of
+    /// feeds notice that the server has another history, and heal.
+    #[command(after_help = keep::keep_help())]
+    Restore(keep::RestoreArgs),
     /// Ask a server whether it is ready, for what watches it: the exit code is 0 if it is.
     #[command(after_help = health::after_help())]
     Health(health::HealthArgs),
@@ -86,6 +99,9 @@ fn main() -> ExitCode {
         Command::Admin(args) => admin::run(args),
         Command::Token(args) => token::run(&args),
         Command::Jetstream(command) => jetstream::run(&command),
+        Command::Check(args) => keep::check(&args),
+        Command::Backup(args) => keep::backup(&args),
+        Command::Restore(args) => keep::restore(&args),
         Command::Health(args) => health::run(&args),
         Command::Top(args) => top::run(&args),
     }

@@ -19,7 +19,7 @@ use alluvium_server::{
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::StyledStr};
 
 use crate::{
-    admin, exit_codes_help, feed, health, jetstream,
+    admin, exit_codes_help, feed, health, jetstream, keep,
     stream::{self, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE},
     top,
 };
@@ -155,7 +155,8 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
             + &jetstream::docs_markdown()
             + &health::docs_markdown()
             + &top::docs_markdown()
-            + &admin::docs_markdown()),
+            + &admin::docs_markdown()
+            + &keep::docs_markdown()),
         ConfigCommand::Operations => Ok(operations().flat_map(|name| [name, "\n"]).collect()),
         ConfigCommand::JetstreamOperations => {
             Ok(alluvium_jetstream::http::OPERATIONS.iter().flat_map(|name| [*name, "\n"]).collect())

@@ -22,6 +22,7 @@
 //! | [`committer`], [`queue`], [`reply`] | group commit |
 //! | [`stream`], [`extent`], [`boundary`] | a stream in memory, and where its bytes and messages are |
 //! | [`recover`], [`link`], [`rebuilt`] | opening a data directory |
+//! | [`check`](mod@check) | looking through a data directory that nobody has open |
 //! | [`fold`], [`merge`], [`tables`] | background rewriting |
 //! | [`claim`], [`repeat`], [`contract`], [`fold_checkpoint`], [`appends`] | what the store contract adds |
 //! | [`store`] | the store contract on an engine |
@@ -33,6 +34,7 @@
 mod append;
 mod appends;
 mod attributes;
+mod backup;
 mod batch;
 mod blocking;
 mod body;
@@ -41,6 +43,7 @@ mod boundary;
 mod bucket;
 mod buffers;
 mod changes;
+mod check;
 mod claim;
 mod command;
 mod committer;
@@ -81,12 +84,16 @@ mod tables;
 mod threads;
 mod upload;
 
+pub use alluvium_journal::FormatError;
+
+pub use crate::backup::{Backup, BackupError};
 pub use crate::bootstrap::{
     BOOTSTRAP_WINDOW_BYTES, Bootstrap, BootstrapBody, BootstrapLimits, BootstrapMessage,
 };
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
+pub use crate::check::{Checked, Finding, check};
 pub use crate::counters::{Counted, Stats};
 pub use crate::directory::PathWalk;
 pub use crate::engine::Engine;

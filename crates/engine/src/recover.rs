@@ -263,7 +263,8 @@ fn open_body_tables(
     Ok(opened)
 }
 
-fn replay_record(
+/// Takes one record of the journal in.
+pub(crate) fn replay_record(
     streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     record: Record,
     place: RecordPlace,
@@ -298,7 +299,7 @@ fn replay_record(
 
 /// Finds the tables of a checkpoint's extents, and counts their bytes as live.
 /// `None` when a table does not have what the checkpoint says: it is another table of the same name.
-fn hold_runs(
+pub(crate) fn hold_runs(
     tables: &mut [HeldTable],
     stream: StreamId,
     extents: &[journal::TableExtent],

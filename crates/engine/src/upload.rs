@@ -197,7 +197,8 @@ impl Inner {
         }
     }
 
-    fn leave_to_appends(&self) {
+    /// Pauses if appends are being committed; for whoever writes much beside them.
+    pub(crate) fn leave_to_appends(&self) {
         if self.options.threads == Threads::Manual {
             return;
         }

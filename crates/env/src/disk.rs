@@ -57,6 +57,14 @@ pub trait Disk: Send + Sync + Debug {
     /// Removes the name of a file. Open handles stay usable; the space comes back when the last one is dropped.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Gives the file `from` a second name, in any directory of the same file system; durable like other names. For files
+    /// that never change: whoever writes to one name writes to both. `Unsupported`, or what the system says, where that
+    /// cannot be done; the caller copies then.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes all names of `dir` as durable as they are now.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 

@@ -55,6 +55,10 @@ impl Disk for RealDisk {
         fs::rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         #[expect(clippy::disallowed_methods, reason = "this is the seam that everyone else goes through")]
         fs::remove_file(path)

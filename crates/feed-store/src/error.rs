@@ -55,6 +55,14 @@ impl StoreError {
         }
     }
 
+    /// The code of SQLite, if it is SQLite that refuses.
+    pub fn sqlite_code(&self) -> Option<rusqlite::ErrorCode> {
+        match self {
+            Self::Sqlite(error) => error.sqlite_error_code(),
+            _ => None,
+        }
+    }
+
     /// Whether it can't be said what is on the disk.
     pub(crate) fn is_io(&self) -> bool {
         let codes = [rusqlite::ErrorCode::SystemIoFailure, rusqlite::ErrorCode::DatabaseCorrupt];

@@ -11,6 +11,7 @@ pub mod blocks;
 mod database;
 mod error;
 pub mod feeds;
+pub mod keep;
 pub mod page;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

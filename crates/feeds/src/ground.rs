@@ -21,6 +21,20 @@ const FOLDER_DIGITS: usize = 40;
 /// The database of a space, in its folder.
 pub(crate) const DATABASE: &str = "space.sqlite";
 
+/// What a space's folder is called. Its own name may have any characters and any case, so it is the hash of that; the name
+/// itself is in the database.
+pub(crate) fn name_of_folder(id: &Id) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    let digest = Sha256::digest(id.as_str());
+    let digits = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.take(FOLDER_DIGITS).collect()
+}
+
+/// Whether the folder of a space may be called so.
+pub(crate) fn is_folder_name(name: &str) -> bool {
+    name.len() == FOLDER_DIGITS && name.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// A folder of spaces.
 pub(crate) struct Ground {
     folder: PathBuf,
@@ -52,7 +66,7 @@ impl Plot<'_> {
 
 impl Ground {
     pub(crate) fn new(folder: &Path, env: &Env, count_max: usize) -> std::io::Result<Self> {
-        let count = env.disk.list(folder)?.iter().filter(|name| Self::is_folder(name)).count();
+        let count = env.disk.list(folder)?.iter().filter(|name| is_folder_name(name)).count();
         Ok(Self {
             folder: folder.to_owned(),
             secret: env.random.next_u128(),
@@ -62,15 +76,10 @@ impl Ground {
         })
     }
 
-    /// Whether a folder of this name is one of a space.
-    pub(crate) fn is_folder(name: &str) -> bool {
-        name.len() == FOLDER_DIGITS && name.bytes().all(|digit| digit.is_ascii_hexdigit())
-    }
-
     /// The names of the folders of all spaces.
     pub(crate) fn folders(&self, disk: &dyn Disk) -> std::io::Result<Vec<String>> {
         let mut names = disk.list(&self.folder)?;
-        names.retain(|name| Self::is_folder(name));
+        names.retain(|name| is_folder_name(name));
         Ok(names)
     }
 
@@ -79,13 +88,9 @@ impl Ground {
         self.folder.join(name)
     }
 
-    /// A space's name may have any characters and any case, so its folder is called by its hash; the name itself is
-    /// in the database.
+    /// The folder of a space.
     pub(crate) fn folder_of(&self, id: &Id) -> PathBuf {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-        let digest = Sha256::digest(id.as_str());
-        let name: String = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-        self.folder.join(&name[..FOLDER_DIGITS])
+        self.folder.join(name_of_folder(id))
     }
 
     /// Whether a space is there, or something of it.

@@ -16,6 +16,7 @@ pub mod guard;
 pub mod http;
 mod hub;
 mod identity;
+pub mod keep;
 mod list;
 mod options;
 pub mod principal;

@@ -56,7 +56,7 @@ impl Service {
     /// Takes a folder for itself. Spaces are opened when they are asked for.
     pub fn open(folder: &Path, env: Env, mut options: Options) -> Result<Self, OpenError> {
         env.disk.create_dir_all(folder)?;
-        let lock = env.disk.lock(&folder.join("lock"))?.ok_or(OpenError::Locked)?;
+        let lock = env.disk.lock(&folder.join(crate::keep::LOCK))?.ok_or(OpenError::Locked)?;
         options.limits = options.limits.within_hard();
         let options = Arc::new(options);
         let counters = Arc::new(Counters::default());

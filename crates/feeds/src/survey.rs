@@ -41,7 +41,7 @@ impl Ground {
 
     /// The name of the space in a folder; none if the folder is none of a space, or cannot be read now.
     pub(crate) fn name_of(&self, folder: &str) -> Option<Id> {
-        let path = Self::is_folder(folder).then(|| self.folder_named(folder))?;
+        let path = crate::ground::is_folder_name(folder).then(|| self.folder_named(folder))?;
         match names(&path.join(DATABASE)) {
             Ok(names) => names.into_iter().next(),
             Err(error) => {

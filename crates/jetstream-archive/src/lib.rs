@@ -14,6 +14,7 @@
 mod archive;
 mod batch;
 mod cache;
+mod check;
 mod committer;
 mod error;
 mod hot;
@@ -32,6 +33,7 @@ mod view;
 
 pub use archive::{Archive, Status};
 pub use batch::Batch;
+pub use check::{Checked, Finding, check};
 pub use error::Error;
 pub use manifest::{Descriptor, Manifest};
 pub use memo::FORMS;

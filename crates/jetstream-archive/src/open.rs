@@ -21,8 +21,8 @@ use crate::queue::Queue;
 use crate::store::{Store, encode_u64, keys, read_u64};
 use crate::view::{Shared, View};
 
-const LOCK: &str = "LOCK";
-const PENDING_LOG: &str = "pending.log";
+pub(crate) const LOCK: &str = "LOCK";
+pub(crate) const PENDING_LOG: &str = "pending.log";
 /// Segments that one thread reads at least when an archive is opened.
 const SEGMENTS_PER_THREAD: usize = 16;
 

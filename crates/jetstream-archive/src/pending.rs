@@ -68,14 +68,7 @@ impl PendingLog {
             None => return Err(Error::PendingLog { at: 0, what: "its head does not read" }),
         };
         let records = Records { bytes: bytes.into(), secret };
-        let newest = records.parse(FILE_HEAD_BYTES).map(|(life, ..)| life);
-        let life = match (life, newest) {
-            (Some(stored), Some(found)) if found > stored => {
-                return Err(Error::MetadataBehind { what: "life of the pending log", stored, found });
-            }
-            (Some(stored), _) => stored,
-            (None, newest) => newest.unwrap_or_default(),
-        };
+        let life = records.life(life)?;
         let mut log = Self { file, secret, life, place: 0, end: FILE_HEAD_BYTES as u64 };
         let replayed = log.replay(&records)?;
         // What was believed is synced again: it may have lived in a page cache only.
@@ -84,17 +77,8 @@ impl PendingLog {
     }
 
     fn replay(&mut self, records: &Records) -> Result<Replayed, Error> {
-        let mut replayed = Replayed::default();
-        while let Some((payload, end)) = records.expected(self.end, self.life, self.place) {
-            replay(&payload, &mut replayed).map_err(|what| Error::PendingLog { at: self.end, what })?;
-            self.place += 1;
-            self.end = end;
-        }
-        if records.has_later(self.end, self.life, self.place) {
-            let what = "a record does not read, and a later one does";
-            return Err(Error::PendingLog { at: self.end, what });
-        }
-        replayed.records = self.place;
+        let (replayed, end) = records.replay(self.life)?;
+        (self.place, self.end) = (replayed.records, end);
         Ok(replayed)
     }
 
@@ -133,6 +117,25 @@ impl PendingLog {
     }
 }
 
+/// The numbers of the rows in a log that nobody has open. Nothing is changed.
+pub(crate) fn look(file: &dyn DiskFile, life: Option<u64>) -> Result<Vec<u64>, Error> {
+    let len = file.len().map_err(Error::io("asking for the length of the pending log"))?;
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+    file.read_exact_at(&mut bytes, 0).map_err(Error::io("reading the pending log"))?;
+    let Some(secret) = file_head(&bytes) else {
+        // No record was written before the head was durable.
+        let is_begun = bytes.len() > FILE_HEAD_BYTES;
+        return if is_begun {
+            Err(Error::PendingLog { at: 0, what: "its head does not read" })
+        } else {
+            Ok(Vec::new())
+        };
+    };
+    let records = Records { bytes: bytes.into(), secret };
+    let (replayed, _) = records.replay(records.life(life)?)?;
+    Ok(replayed.rows.iter().map(|row| row.seq).collect())
+}
+
 fn create(file: &dyn DiskFile, secret: u64) -> Result<(), Error> {
     let mut head = Vec::with_capacity(FILE_HEAD_BYTES);
     head.put_slice(&FILE_MAGIC);
@@ -162,6 +165,32 @@ struct Records {
 }
 
 impl Records {
+    /// The life that is valid, by what the store says, or without it by the log.
+    fn life(&self, stored: Option<u64>) -> Result<u64, Error> {
+        let newest = self.parse(FILE_HEAD_BYTES).map(|(life, ..)| life);
+        match (stored, newest) {
+            (Some(stored), Some(found)) if found > stored => {
+                Err(Error::MetadataBehind { what: "life of the pending log", stored, found })
+            }
+            (Some(stored), _) => Ok(stored),
+            (None, newest) => Ok(newest.unwrap_or_default()),
+        }
+    }
+
+    /// What a life has, and where its records end.
+    fn replay(&self, life: u64) -> Result<(Replayed, u64), Error> {
+        let (mut replayed, mut at) = (Replayed::default(), FILE_HEAD_BYTES as u64);
+        while let Some((payload, end)) = self.expected(at, life, replayed.records) {
+            replay(&payload, &mut replayed).map_err(|what| Error::PendingLog { at, what })?;
+            replayed.records += 1;
+            at = end;
+        }
+        if self.has_later(at, life, replayed.records) {
+            return Err(Error::PendingLog { at, what: "a record does not read, and a later one does" });
+        }
+        Ok((replayed, at))
+    }
+
     /// Life, place and payload of the whole record that starts here.
     fn parse(&self, start: usize) -> Option<(u64, u32, Bytes)> {
         let rest = self.bytes.get(start..)?;

@@ -3,6 +3,7 @@
 //! The file `FORMAT` is text, for people who wonder what a directory is. It is written last when a directory is made,
 //! so that a directory with the mark is whole. The bytes are drawn in `docs/formats/data-directory.md`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use alluvium_env::{Disk, DiskLock, Env, OpenMode};
@@ -97,6 +98,16 @@ impl Format {
         format!("{facts}checksum {crc:08x}\n")
     }
 
+    /// Writes the mark of `dir`, durably: from then on it counts.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), IoFault> {
+        replace_file(disk, dir, FORMAT_NAME, self.encode().as_bytes())
+    }
+
+    /// The folder of a shard of the data directory `dir`.
+    pub fn shard_dir(dir: &Path, shard: u16) -> PathBuf {
+        dir.join(STREAMS_NAME).join(shard_name(shard))
+    }
+
     /// What the content of the file says.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidFormat> {
         const MALFORMED: InvalidFormat = InvalidFormat::Damaged(
@@ -141,13 +152,24 @@ fn check_not_foreign(disk: &dyn Disk, dir: &Path) -> Result<(), FormatError> {
     }
 }
 
+fn refusal(dir: &Path, invalid: InvalidFormat) -> FormatError {
+    match invalid {
+        InvalidFormat::Version(version) => FormatError::Version { dir: dir.to_owned(), version },
+        InvalidFormat::Damaged(reason) => Damage { file: dir.join(FORMAT_NAME), at: 0, reason }.into(),
+    }
+}
+
+fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+}
+
 /// A data directory, locked for this process until it is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
     env: Env,
     dir: PathBuf,
     format: Option<Format>,
-    _lock: Box<dyn DiskLock>,
+    _lock: Option<Box<dyn DiskLock>>,
 }
 
 impl DataDirectory {
@@ -164,10 +186,10 @@ impl DataDirectory {
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.lock(&lock_path).map_err(io_fault("lock", &lock_path))?;
         let lock = lock.ok_or_else(|| FormatError::Locked { dir: dir.to_owned() })?;
-        let mut directory = Self { env: env.clone(), dir: dir.to_owned(), format: None, _lock: lock };
+        let mut directory = Self { env: env.clone(), dir: dir.to_owned(), format: None, _lock: Some(lock) };
         match read_file(disk, dir, FORMAT_NAME)? {
             Some(bytes) => {
-                let format = Format::decode(&bytes).map_err(|invalid| directory.refusal(invalid))?;
+                let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
                 // A process may have died before the name was durable; without it, all data would look foreign.
                 // Synced in place, not written again: a full disk must still start.
                 directory.settle()?;
@@ -178,13 +200,28 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    fn refusal(&self, invalid: InvalidFormat) -> FormatError {
-        match invalid {
-            InvalidFormat::Version(version) => FormatError::Version { dir: self.dir.clone(), version },
-            InvalidFormat::Damaged(reason) => {
-                Damage { file: self.dir.join(FORMAT_NAME), at: 0, reason }.into()
+    /// Locks `dir` to look at it, and reads its format; nothing is changed. Where there is no lock file, or none can
+    /// be made, as on a disk that takes no writes, nobody can have it open either.
+    ///
+    /// [`FormatError::Foreign`] when there is no mark.
+    pub fn look(env: &Env, dir: &Path) -> Result<(Self, Format), FormatError> {
+        let disk = env.disk.as_ref();
+        let lock_path = dir.join(LOCK_NAME);
+        let lock = if disk.exists(&lock_path).map_err(io_fault("look for", &lock_path))? {
+            match disk.lock(&lock_path) {
+                Ok(None) => return Err(FormatError::Locked { dir: dir.to_owned() }),
+                Ok(lock) => lock,
+                Err(error) if is_unwritable(&error) => None,
+                Err(error) => return Err(io_fault("lock", &lock_path)(error).into()),
             }
-        }
+        } else {
+            None
+        };
+        let bytes = read_file(disk, dir, FORMAT_NAME)?;
+        let bytes = bytes.ok_or_else(|| FormatError::Foreign { dir: dir.to_owned() })?;
+        let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
+        let directory = Self { env: env.clone(), dir: dir.to_owned(), format: Some(format), _lock: lock };
+        Ok((directory, format))
     }
 
     /// The format, once there is one.
@@ -194,7 +231,7 @@ impl DataDirectory {
 
     /// The folder of a shard. The caller creates it.
     pub fn shard_dir(&self, shard: u16) -> PathBuf {
-        self.dir.join(STREAMS_NAME).join(shard_name(shard))
+        Format::shard_dir(&self.dir, shard)
     }
 
     /// Writes the format, durably.
@@ -212,7 +249,7 @@ impl DataDirectory {
     }
 
     fn write(&mut self, format: Format) -> Result<Format, FormatError> {
-        replace_file(self.env.disk.as_ref(), &self.dir, FORMAT_NAME, format.encode().as_bytes())?;
+        format.write(self.env.disk.as_ref(), &self.dir)?;
         self.format = Some(format);
         Ok(format)
     }

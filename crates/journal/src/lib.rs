@@ -43,7 +43,8 @@ pub use crate::error::{Damage, IoFault, JournalError};
 pub use crate::format::{DataDirectory, Format, FormatError};
 pub use crate::manifest::{Manifest, ManifestError};
 pub use crate::names::{
-    body_table, body_table_number, checkpoint_name, segment_name, shard_name, table_is_of_body, table_name,
+    body_table, body_table_number, checkpoint_name, segment_name, segment_number, shard_name, spare_number,
+    table_is_of_body, table_name,
 };
 pub use crate::record::{
     Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mutation, Producer, Publish,

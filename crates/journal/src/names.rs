@@ -53,12 +53,12 @@ pub fn checkpoint_name(number: u64) -> String {
 }
 
 /// The number in the name of a segment, or `None` for any other file.
-pub(crate) fn segment_number(name: &str) -> Option<u64> {
+pub fn segment_number(name: &str) -> Option<u64> {
     number_between(name, "journal-", ".seg")
 }
 
 /// The number in the name of a spare, or `None` for any other file.
-pub(crate) fn spare_number(name: &str) -> Option<u64> {
+pub fn spare_number(name: &str) -> Option<u64> {
     number_between(name, "spare-", ".seg")
 }
 

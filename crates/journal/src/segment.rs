@@ -90,8 +90,14 @@ impl SegmentFile {
     }
 
     /// Opens an existing segment and verifies its header.
-    pub(crate) fn open(disk: &dyn Disk, path: PathBuf, number: u64, size: u32) -> Result<Self, JournalError> {
-        let segment = Self::open_any_size(disk, path, number)?;
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: PathBuf,
+        number: u64,
+        size: u32,
+        mode: OpenMode,
+    ) -> Result<Self, JournalError> {
+        let segment = Self::open_any_size(disk, path, number, mode)?;
         if segment.size() == size {
             Ok(segment)
         } else {
@@ -101,8 +107,13 @@ impl SegmentFile {
         }
     }
 
-    pub(crate) fn open_any_size(disk: &dyn Disk, path: PathBuf, number: u64) -> Result<Self, JournalError> {
-        let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_fault("open", &path))?;
+    pub(crate) fn open_any_size(
+        disk: &dyn Disk,
+        path: PathBuf,
+        number: u64,
+        mode: OpenMode,
+    ) -> Result<Self, JournalError> {
+        let file = disk.open(&path, mode).map_err(io_fault("open", &path))?;
         let damage = |reason| Damage { file: path.clone(), at: 0, reason };
         let (bytes, len) = read_start(file.as_ref(), &path)?;
         let header = SegmentHeader::decode(&bytes).map_err(damage)?;

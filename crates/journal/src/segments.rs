@@ -60,9 +60,12 @@ impl Segments {
     fn check_unused(&self, name: &str) -> Result<(), JournalError> {
         let path = self.dir.join(name);
         let used = match segment_number(name) {
-            Some(number) => {
-                crate::replay::has_batches(&SegmentFile::open_any_size(self.disk(), path.clone(), number)?)?
-            }
+            Some(number) => crate::replay::has_batches(&SegmentFile::open_any_size(
+                self.disk(),
+                path.clone(),
+                number,
+                OpenMode::Read,
+            )?)?,
             None => is_folded(name),
         };
         if used {
@@ -78,18 +81,7 @@ impl Segments {
         let names = segments.names()?;
         let last_spare = names.iter().filter_map(|name| spare_number(name)).max();
         segments.files.lock().next_spare = last_spare.map_or(0, |number| number + 1);
-        let mut expected = first;
-        for number in names.iter().filter_map(|name| segment_number(name)).filter(|number| *number >= first) {
-            if number != expected {
-                return Err(segments.missing(expected).into());
-            }
-            expected += 1;
-            let path = dir.join(segment_name(number));
-            segments.insert(SegmentFile::open(segments.disk(), path, number, segment_bytes)?)?;
-        }
-        if expected == first {
-            return Err(segments.missing(first).into());
-        }
+        segments.open_from(first, &names, OpenMode::ReadWrite)?;
         for name in &names {
             let retired = segment_number(name).is_some_and(|number| number < first);
             if retired || spare_number(name).is_some() {
@@ -97,6 +89,29 @@ impl Segments {
             }
         }
         Ok(Arc::new(segments))
+    }
+
+    /// Opens the segments from `first` on to look at them: nothing is changed, and they can't be written.
+    pub fn look(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Self, JournalError> {
+        let segments = Self::empty(env, dir, segment_bytes);
+        segments.open_from(first, &segments.names()?, OpenMode::Read)?;
+        Ok(segments)
+    }
+
+    fn open_from(&self, first: u64, names: &[String], mode: OpenMode) -> Result<(), JournalError> {
+        let mut expected = first;
+        for number in names.iter().filter_map(|name| segment_number(name)).filter(|number| *number >= first) {
+            if number != expected {
+                return Err(self.missing(expected).into());
+            }
+            expected += 1;
+            let path = self.dir.join(segment_name(number));
+            self.insert(SegmentFile::open(self.disk(), path, number, self.segment_bytes, mode)?)?;
+        }
+        if expected == first {
+            return Err(self.missing(first).into());
+        }
+        Ok(())
     }
 
     fn empty(env: &Env, dir: &Path, segment_bytes: u32) -> Self {

@@ -8,6 +8,7 @@ mod admin;
 pub mod config;
 mod exit;
 mod front;
+pub mod keep;
 mod logging;
 mod memory;
 pub mod metrics;

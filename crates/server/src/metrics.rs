@@ -10,7 +10,7 @@ mod plumbing;
 
 pub use access::access;
 pub(crate) use disk::disk;
-pub(crate) use doors::{feeds, streams, subscriptions};
+pub(crate) use doors::{backups, feeds, streams, subscriptions};
 pub(crate) use engine::{engine, recovery, sqlite, store};
 pub use plumbing::plumbing;
 

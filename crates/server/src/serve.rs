@@ -23,7 +23,7 @@ use crate::{
     retention::keep_retention,
     room::RoomKeeper,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
-    site::{Doors, Site, feeds_surface, open_feeds, sweep_feeds},
+    site::{Doors, Site, backups, feeds_surface, open_feeds, sweep_feeds},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
     subscriptions, watch,
 };
@@ -76,9 +76,10 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let streams = Streams::new(store.backend(), env, streams_options(config, responses), shutdown);
     watch::watch_doors(&sight, config, &streams, feeds.as_ref().zip(surface.as_ref()));
     watch::watch_subscriptions(&sight, subscriptions.as_ref());
+    let backups = backups(config, &sight, store.backend());
     let subscribed = subscriptions.as_ref().map(|service| subscriptions::surface(config, service));
     let admin = Admin::new(store.backend(), feeds.clone(), clock, config.body_timeout);
-    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, admin }).is_err() {
+    if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, admin, backups }).is_err() {
         unreachable!("the doors are put in once");
     }
     sight.health().recovered();

@@ -7,17 +7,17 @@ use alluvium_env::{Env, Room};
 use alluvium_feeds::http::{MOUNT, Surface, SurfaceOptions};
 use alluvium_feeds::{ClosedGate, Gate, Limits, OpenError, OpenGate, Options as FeedsOptions, Service};
 use alluvium_http::{Handler, Request, Response, Shutdown};
-use alluvium_streams::Streams;
+use alluvium_streams::{Backend, Streams};
 use alluvium_subscriptions::http as subscriptions;
 use tokio::sync::SetOnce;
 
 use crate::admin::{ADMIN_MOUNT, Admin};
-use crate::config::{Config, MetricsPlace};
+use crate::config::{Config, MetricsPlace, StoreChoice};
+use crate::keep::{Backups, FEEDS, Keeper};
 use crate::sight::{Sight, Visibility};
 use crate::store::to_usize;
+use crate::watch;
 
-/// The folder of feeds in the data directory.
-const FEEDS_FOLDER: &str = "feeds";
 /// How often expired subscriptions are removed.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
@@ -27,6 +27,7 @@ pub(crate) struct Doors {
     pub(crate) streams: Streams,
     pub(crate) feeds: Option<Surface>,
     pub(crate) subscriptions: Option<subscriptions::Surface>,
+    pub(crate) backups: Backups,
     pub(crate) admin: Admin,
 }
 
@@ -68,6 +69,7 @@ impl Handler for Site {
         match (&doors.feeds, &doors.subscriptions) {
             (Some(feeds), _) if request.uri().path().starts_with(MOUNT) => feeds.handle(request).await,
             // Out of the way of streams, where most requests go.
+            _ if Backups::is_owned(request.uri().path()) => Box::pin(doors.backups.handle(request)).await,
             _ if request.uri().path().starts_with(ADMIN_MOUNT) => Box::pin(doors.admin.handle(request)).await,
             (_, Some(subscriptions)) if subscriptions::is_owned(request.uri().path()) => {
                 Box::pin(subscriptions.handle(request)).await
@@ -82,7 +84,7 @@ pub(crate) fn open_feeds(config: &Config, env: Env, room: Room) -> Result<Option
     if !config.feeds {
         return Ok(None);
     }
-    let folder = config.data_dir.join(FEEDS_FOLDER);
+    let folder = config.data_dir.join(FEEDS);
     let options = FeedsOptions {
         spaces_max: config.feed_spaces_max,
         limits: feeds_limits(config),
@@ -90,6 +92,21 @@ pub(crate) fn open_feeds(config: &Config, env: Env, room: Room) -> Result<Option
         ..FeedsOptions::default()
     };
     Service::open(&folder, env, options).map(|service| Some(Arc::new(service)))
+}
+
+/// The surface of backups, and what it counts shown.
+pub(crate) fn backups(config: &Config, sight: &Sight, backend: Backend) -> Backups {
+    let store = match &config.store {
+        StoreChoice::Engine => None,
+        StoreChoice::Sqlite(path) => Some(path.clone()),
+    };
+    let feeds = config.feeds.then_some(config.data_dir.as_path());
+    let keeper = config
+        .backup_dir
+        .clone()
+        .map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
+    watch::watch_backups(sight, keeper.as_ref());
+    Backups::new(keeper)
 }
 
 fn feeds_limits(config: &Config) -> Limits {

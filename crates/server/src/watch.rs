@@ -12,6 +12,7 @@ use alluvium_streams::{Backend, Operation, Streams, operation};
 
 use crate::admin::{ADMIN_MOUNT, OPERATIONS as ADMIN_OPERATIONS, operation as admin_operation};
 use crate::config::Config;
+use crate::keep::{BACKUP_OPERATIONS, Backups, Keeper, operation as backup_operation};
 use crate::metrics;
 use crate::sight::{HEALTH_PATH, METRICS_PATH, Operations, READY_PATH, Sight, Unready};
 use crate::store::OpenStore;
@@ -21,7 +22,8 @@ const OWN: &[&str] = &["health", "ready", "metrics"];
 const STREAM_COUNT: usize = Operation::ALL.len();
 const OWN_FROM: usize = STREAM_COUNT + FEED_OPERATIONS.len();
 const ADMIN_FROM: usize = OWN_FROM + OWN.len();
-const COUNT: usize = ADMIN_FROM + ADMIN_OPERATIONS.len();
+const BACKUPS_FROM: usize = ADMIN_FROM + ADMIN_OPERATIONS.len();
+const COUNT: usize = BACKUPS_FROM + BACKUP_OPERATIONS.len();
 
 static NAMES: [&str; COUNT] = names();
 
@@ -38,8 +40,10 @@ const fn names() -> [&'static str; COUNT] {
             FEED_OPERATIONS[at - STREAM_COUNT]
         } else if at < ADMIN_FROM {
             OWN[at - OWN_FROM]
-        } else {
+        } else if at < BACKUPS_FROM {
             ADMIN_OPERATIONS[at - ADMIN_FROM]
+        } else {
+            BACKUP_OPERATIONS[at - BACKUPS_FROM]
         };
         at += 1;
     }
@@ -58,6 +62,7 @@ fn operation_of<B>(request: &http::Request<B>) -> usize {
         HEALTH_PATH => own(0),
         READY_PATH => own(1),
         METRICS_PATH => own(2),
+        path if Backups::is_owned(path) => BACKUPS_FROM + backup_operation(path),
         path if path.starts_with(ADMIN_MOUNT) => ADMIN_FROM + admin_operation(method, path),
         path if path.starts_with(FEEDS_MOUNT) => STREAM_COUNT + feed_operation(method, uri),
         _ => operation(method, uri) as usize,
@@ -115,6 +120,14 @@ pub(crate) fn watch_subscriptions(sight: &Sight, service: Option<&alluvium_subsc
     }
 }
 
+/// Has shown how backups went.
+pub(crate) fn watch_backups(sight: &Sight, keeper: Option<&Arc<Keeper>>) {
+    if let Some(keeper) = keeper {
+        let keeper = Arc::clone(keeper);
+        sight.add(move |page| metrics::backups(page, keeper.counted()));
+    }
+}
+
 /// What an operator sees of this server.
 pub(crate) fn sight(env: &Env) -> Arc<Sight> {
     Sight::new(env, OPERATIONS)
@@ -138,6 +151,8 @@ mod tests {
             ("DELETE /admin/v1/streams", "admin_other"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),
+            ("PUT /admin/v1/backups/daily", "backup"),
+            ("GET /admin/v1/backups", "backup_list"),
             ("GET /", "other"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");

@@ -3,6 +3,9 @@
 #[path = "../../../fuzz/src/config.rs"]
 #[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
 mod bodies;
+#[path = "../../../fuzz/src/keep.rs"]
+#[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
+mod keep;
 #[path = "../../../fuzz/src/replay.rs"]
 #[expect(unreachable_pub, reason = "tests of several crates include it")]
 mod replay;
@@ -10,9 +13,11 @@ mod replay;
 #[test]
 fn every_seed_passes_its_fuzz_body() {
     replay::every_seed_passes(&bodies::BODIES);
+    replay::every_seed_passes(&keep::BODIES);
 }
 
 #[test]
 fn every_folder_of_seeds_has_a_fuzz_body() {
     replay::every_folder_has_a_body(&bodies::BODIES, "config_");
+    replay::every_folder_has_a_body(&keep::BODIES, "keep_");
 }

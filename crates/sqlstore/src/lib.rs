@@ -20,7 +20,7 @@
 //! # use alluvium_env::Env;
 //! # use alluvium_protocol::store::{AppendOptions, PutOptions, StreamStore};
 //! # use alluvium_protocol::{ContentType, ProducerId, ProducerStamp, StreamPath};
-//! # use alluvium_sqlstore::{SqliteOptions, SqliteStore};
+//! # use alluvium_sqlstore::{SqliteOptions, SqliteStore, check};
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let file = dir.path().join("transcripts.sqlite");
@@ -142,6 +142,6 @@ pub use bounds::{
     BATCHES_MAX, Bounds, BoundsError, CHUNK_ROWS_MAX, FORK_LEVELS_MAX, VALUE_BYTES_MAX, WRITE_ROWS_MAX,
 };
 #[cfg(feature = "native")]
-pub use native::{Counted, OpenError, ReadMode, SqliteOptions, SqliteStore};
+pub use native::{Checked, Counted, OpenError, ReadMode, SqliteOptions, SqliteStore, check};
 pub use ops::Scope;
 pub use row::StreamRow;

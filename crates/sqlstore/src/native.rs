@@ -1,6 +1,7 @@
 //! SQLite on this machine: one connection that writes, on a thread of its own, and others that read beside it.
 
 mod buffers;
+mod check;
 mod connection;
 mod counters;
 mod jobs;
@@ -12,6 +13,7 @@ mod store;
 mod waiters;
 mod writer;
 
+pub use check::{Checked, check};
 pub use connection::Connection;
 pub use counters::Counted;
 pub use open::OpenError;

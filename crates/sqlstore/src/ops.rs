@@ -33,6 +33,8 @@ use crate::row::StreamRow;
 pub use acquire::acquire;
 pub use append::append;
 pub use batches::{append_end_offset, read_append_batches};
+#[cfg(feature = "native")]
+pub(crate) use checkpoint::sum as checkpoint_sum;
 pub use checkpoint::{get as get_checkpoint, put as put_checkpoint};
 pub use delete::delete;
 pub use get::{Got, get, renew};

@@ -85,6 +85,9 @@ pub(crate) fn run(binary: &Path, store: Store, options: &Options, report: &mut R
     for round in 1..=options.rounds {
         let kill_after = random.between(50, ACKNOWLEDGED_MAX);
         launch = load_and_kill(server, &mut crowd, kill_after)?;
+        report.check(&format!("round {round}: `alluvium check` finds nothing wrong in what is left"), || {
+            launch.check_files()
+        });
         if random.once_in(KILLED_STARTS_ONCE_IN) {
             kill_while_starting(&launch, &mut random)?;
         }

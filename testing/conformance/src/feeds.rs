@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::client::{Client, Fate, Shown};
+pub(crate) use self::client::Client;
+use self::client::{Fate, Shown};
 use self::proxy::Proxy;
 use crate::check::Report;
 use crate::random::Random;
@@ -160,6 +161,7 @@ impl World {
     fn stop_server(&mut self) -> Result<()> {
         if let Some(server) = self.server.take() {
             self.launch = server.kill()?;
+            self.launch.check_files()?;
             self.kills += 1;
         }
         Ok(())

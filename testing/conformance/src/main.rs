@@ -7,6 +7,7 @@
 //! * `clients` – the published npm and `PyPI` clients, over restarts.
 //! * `buckets` – the extension: buckets, snapshots, retention, bootstrap, and what goes beyond it.
 //! * `access` – who may do what at which door: every operation for every kind of token, and what stays open.
+//! * `backup` – backups of a server under load, what comes back of them, and looking through what is there.
 //! * `crash` – `kill -9` under load, again and again, and what must hold afterwards.
 //! * `feeds` – clients and server of feeds killed in a loop, cut connections, a server that loses its data.
 //! * `simulator` – the network that is made up, as a consumer sees it.
@@ -35,6 +36,7 @@
 mod abuse;
 mod access;
 mod admin;
+mod backup;
 mod buckets;
 mod certificates;
 mod check;
@@ -95,6 +97,8 @@ enum Claim {
     Buckets,
     /// Access: every operation of every door for every kind of caller, open streams, limits, and a log without a token.
     Access,
+    /// Backups under load, brought back: nothing acknowledged lost, nothing torn, clients of feeds heal.
+    Backup,
     /// What an operator does: rules of retention, lists by size and idleness, totals, deletions by prefix.
     Admin,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
@@ -172,6 +176,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Clients => clients::run(&binary, cli.store, &mut report)?,
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Access => access::run(&binary, &mut report)?,
+        Claim::Backup => backup::run(&binary, cli.store, &mut report)?,
         Claim::Admin => admin::run(&binary, &mut report)?,
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,

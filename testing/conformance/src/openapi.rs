@@ -49,7 +49,9 @@ pub(crate) struct Subject {
 pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let mut subject = Subject::read("openapi.json", BTreeMap::from([("far", FAR.to_owned())]))?;
     let scratch = tempfile::tempdir()?;
+    let backups = scratch.path().join("backups").display().to_string();
     let flags = ["--append-bytes-max", "64KiB", "--long-poll-timeout", "50ms", "--segment-bytes", "1MiB"];
+    let flags = [&flags[..], &["--backup-dir", &backups]].concat();
     let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
     subject.try_all(server.address, &script(), report);
     // What names nothing.

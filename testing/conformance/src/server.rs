@@ -68,6 +68,22 @@ impl Launch {
         self
     }
 
+    /// Has the files looked through that a server has left: nothing may be wrong.
+    pub(crate) fn check_files(&self) -> Result<()> {
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).arg("check").arg(&self.data_dir);
+        let store = self.flags.iter().skip_while(|flag| *flag != "--store").take(2);
+        let output = command.args(store).output().context("run a check")?;
+        let told = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success(),
+            "{}: {told}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    }
+
     /// Spawns the process without waiting until it answers.
     pub(crate) fn spawn(&self) -> Result<Child> {
         let mut command = Command::new(&self.program[0]);

@@ -51,6 +51,8 @@ pub struct Counts {
     pub interrupted_commits: u64,
     pub interrupted_folds: u64,
     pub interrupted_starts: u64,
+    /// Data directories in which nothing was wrong, as a crash had left them.
+    pub checks: u64,
     /// Recoveries that had more than one state to be in.
     pub uncertain_recoveries: u64,
     /// Those in which something was lost that nobody had been told of.
@@ -95,6 +97,7 @@ impl AddAssign for Counts {
         self.restarts += other.restarts;
         self.kills += other.kills;
         self.interrupted_commits += other.interrupted_commits;
+        self.checks += other.checks;
         self.interrupted_folds += other.interrupted_folds;
         self.interrupted_starts += other.interrupted_starts;
         self.uncertain_recoveries += other.uncertain_recoveries;

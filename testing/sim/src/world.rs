@@ -1,11 +1,11 @@
 //! One simulated world: a disk, a clock, the engine on them, and the model that says what must be.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvium_engine::{Durability, Engine, Limits, Options, Threads};
+use alluvium_engine::{Durability, Engine, Finding, FormatError, Limits, Options, Threads};
 use alluvium_env::sim::{FaultRule, ManualClock, Rng, SeededRandom, SimDisk};
 use alluvium_env::{Env, Room};
 
@@ -104,6 +104,8 @@ pub(crate) struct Waiting {
 pub struct World {
     pub(crate) setup: Setup,
     pub(crate) disk: SimDisk,
+    /// Where the engine's data is.
+    pub(crate) dir: PathBuf,
     clock: Arc<ManualClock>,
     random: Arc<SeededRandom>,
     pub(crate) rng: Rng,
@@ -147,6 +149,7 @@ impl World {
             log: Log::new(keep_log),
             setup,
             disk,
+            dir: PathBuf::from(DATA_DIR),
         };
         world.start(vec![Model::default()])?;
         Ok(world)
@@ -168,9 +171,12 @@ impl World {
         &self.model
     }
 
+    fn env(&self) -> Env {
+        Env { clock: self.clock.clone(), random: self.random.clone(), disk: Arc::new(self.disk.clone()) }
+    }
+
     pub(crate) fn open_engine(&self) -> Result<Engine, String> {
-        let env =
-            Env { clock: self.clock.clone(), random: self.random.clone(), disk: Arc::new(self.disk.clone()) };
+        let env = self.env();
         let faults = Arc::clone(&self.faults);
         let options = Options {
             durability: self.setup.durability,
@@ -188,7 +194,7 @@ impl World {
                 faults.fetch_add(1, Ordering::Relaxed);
             }),
         };
-        Engine::open(env, Path::new(DATA_DIR), options).map_err(|error| chain(&error))
+        Engine::open(env, &self.dir, options).map_err(|error| chain(&error))
     }
 
     pub(crate) fn engine(&self) -> Result<Engine, Violation> {
@@ -201,6 +207,19 @@ impl World {
         self.disk.kill();
         self.engine = Some(self.open_engine()?);
         Ok(())
+    }
+
+    /// What a check of the closed data directory finds.
+    pub fn findings(&self) -> Result<Vec<Finding>, FormatError> {
+        let mut findings = Vec::new();
+        alluvium_engine::check(&self.env(), &self.dir, &mut |finding| findings.push(finding))?;
+        Ok(findings)
+    }
+
+    /// Closes the engine without a word to its files.
+    pub fn close(&mut self) {
+        self.engine = None;
+        self.disk.kill();
     }
 
     /// Does one operation.

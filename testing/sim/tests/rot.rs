@@ -128,3 +128,43 @@ fn a_start_over_a_damaged_byte_is_refused_with_its_file_or_everything_else_is_wh
     }
     assert!(refused > 0 && opened > 0, "refused {refused}, opened {opened}");
 }
+
+/// Where a check has found something wrong.
+fn faults(world: &World) -> Vec<String> {
+    let findings = world.findings().unwrap();
+    findings.iter().filter(|finding| finding.is_fault()).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_check_names_the_file_of_every_damaged_byte_that_is_used() {
+    let mut rng = Rng::new(9);
+    let mut world = world(1);
+    world.close();
+    assert_eq!(faults(&world), Vec::<String>::new());
+    let stored = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        ["table-", "checkpoint-", "journal-", "MANIFEST"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    let files: Vec<PathBuf> = world.disk().files().into_iter().filter(stored).collect();
+    let mut found = [0; 4];
+    for _ in 0..600 {
+        let path = rng.pick(&files).clone();
+        let at = rng.below(world.disk().file_len(&path).unwrap());
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(world.disk().rot(&path, at, 0x10));
+        let faults = faults(&world);
+        assert!(world.disk().rot(&path, at, 0x10));
+        if !faults.is_empty() {
+            assert!(faults[0].contains(&*path.to_string_lossy()), "byte {at} of {name}: {faults:?}");
+            found[["table-", "checkpoint-", "journal-", "MANIFEST"]
+                .iter()
+                .position(|prefix| name.starts_with(prefix))
+                .unwrap()] += 1;
+        } else {
+            // What lies behind the last batch of a segment is no part of it.
+            assert!(name.starts_with("journal-"), "byte {at} of {name} is damaged and nothing was found");
+        }
+    }
+    assert!(found.iter().all(|count| *count > 20), "{found:?}");
+    assert_eq!(faults(&world), Vec::<String>::new());
+}

@@ -102,6 +102,16 @@ pub(super) const STEPS: &[Step] = &[
         about: "the workers of the documentation, webhooks over kill -9",
         run: || black_box("subscriptions"),
     },
+    Step {
+        name: "backup",
+        about: "backups under load, brought back; looking through what is there",
+        run: || black_box("backup"),
+    },
+    Step {
+        name: "backup-sqlite",
+        about: "backups under load of one SQLite file",
+        run: || on_sqlite("backup"),
+    },
     Step { name: "crash", about: "kill -9 under load", run: || black_box("crash") },
     Step {
         name: "crash-sqlite",

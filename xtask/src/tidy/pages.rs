@@ -21,6 +21,7 @@ const ERRORS_SOURCES: &[&str] = &[
     "crates/http/src/reactor.rs",
     "crates/http/src/http1.rs",
     "crates/http/src/http2.rs",
+    "crates/server/src/keep/http.rs",
     "crates/server/src/sight/answer.rs",
     "crates/server/src/sight/operated.rs",
     "crates/server/src/admin/refusal.rs",

@@ -18,6 +18,7 @@ fn example(path: &str) -> String {
         .replace("{offset}", "-1")
         .replace("{space}", "s")
         .replace("{feed}", "f")
+        .replace("{backup}", "daily")
         .replace("{subscription}", "u")
         .replace("{member}", "m")
 }

@@ -9,6 +9,7 @@ mod feeds;
 mod inspect;
 mod jetstream;
 mod jetstream_server;
+mod keep;
 mod lifecycle;
 mod limits;
 mod live;

@@ -107,6 +107,9 @@ options! {
     "rate-addresses-max" => rate_addresses_max: usize = alluvium_access::limits::ADDRESSES_MAX;
     /// Directory that holds all data. Made if missing; used by one server at a time.
     "data-dir" => data_dir: PathBuf = PathBuf::from("./alluvium-data");
+    /// Folder that backups of the running server are made in, each in a folder of its own: `docs/operating/backup.md`. Tables
+    /// of streams take no room in it if it is on the file system of `data-dir`. Empty: none are made.
+    "backup-dir" => backup_dir: Option<PathBuf> = None;
     /// What keeps the streams: `engine`, in the data directory, or `sqlite:PATH`, all of them in one SQLite file, without
     /// buckets, snapshots and attributes.
     "store" => store: StoreChoice = StoreChoice::Engine;

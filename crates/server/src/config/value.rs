@@ -177,6 +177,13 @@ impl Value for StoreChoice {
     }
 }
 
+impl StoreChoice {
+    /// Reads the text form of the option `store`. The error says what was wrong with it.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
 impl fmt::Display for StoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

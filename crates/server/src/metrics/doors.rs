@@ -1,11 +1,14 @@
 //! The surfaces: what they hold for those who wait.
 
+use std::time::Duration;
+
 use alluvium_feeds::{Service, http::Surface};
 use alluvium_metrics::Page;
 use alluvium_streams::Streams;
 use alluvium_subscriptions::Handle;
 
 use super::families as f;
+use crate::keep::Counted;
 
 /// The streams' surface.
 pub(crate) fn streams(page: &mut Page, streams: &Streams, waiters_max: usize) {
@@ -59,4 +62,13 @@ pub(crate) fn subscriptions(page: &mut Page, handle: &Handle) {
     page.whole(&f::WEBHOOK_RETRIES, &[], counted.retries);
     page.whole(&f::WEBHOOKS_IN_FLIGHT, &[], counted.in_flight);
     page.whole(&f::WEBHOOKS_QUEUED, &[], counted.queued);
+}
+
+/// Backups of the running server.
+pub(crate) fn backups(page: &mut Page, counted: Counted) {
+    page.whole(&f::BACKUPS, &["taken"], counted.taken);
+    page.whole(&f::BACKUPS, &["failed"], counted.failed);
+    page.fraction(&f::BACKUP_SECONDS, &[], Duration::from_millis(counted.last_took_ms).as_secs_f64());
+    page.whole(&f::BACKUP_BYTES, &[], counted.last_bytes);
+    page.whole(&f::BACKUP_TIME, &[], counted.last_ms / 1000);
 }

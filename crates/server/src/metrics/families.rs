@@ -115,6 +115,11 @@ families! {
     WEBHOOKS_IN_FLIGHT = gauge "alluvium_webhooks_in_flight" [] "Webhooks under way, of `webhooks-max`.";
     WEBHOOKS_QUEUED = gauge "alluvium_webhooks_queued" [] "Webhooks that wait for their turn.";
 
+    // Backups, with a `backup-dir`.
+    BACKUPS = counter "alluvium_backups_total" ["outcome"] "Backups that were `taken`, or have `failed`.";
+    BACKUP_SECONDS = gauge "alluvium_backup_last_seconds" [] "How long the last one took.";
+    BACKUP_BYTES = gauge "alluvium_backup_last_bytes" [] "Its bytes, those of files that are shared with the data directory among them.";
+    BACKUP_TIME = gauge "alluvium_backup_last_time_seconds" [] "When it was finished, in seconds since 1970; 0 before the first of this process. To be watched for growing old.";
     // The disk.
     DISK_FREE_BYTES = gauge "alluvium_disk_free_bytes" ["what"] "Bytes that are free on the disk with the `data`, or with the `sqlite` file of `--store`; looked at once a second.";
     DISK_SIZE_BYTES = gauge "alluvium_disk_size_bytes" ["what"] "Bytes of that disk.";

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use alluvium_protocol::error::{Conflict, StreamError};
 use alluvium_protocol::store::{FoldCheckpoint, StoreError, StoreResult};
-use alluvium_protocol::{Offset, StreamPath};
+use alluvium_protocol::{Incarnation, Offset, StreamPath};
 
 use crate::checksum::Checksum;
 use crate::ops::extents::append_end;
@@ -100,6 +100,15 @@ pub async fn get<S: Sql>(
     }))
 }
 
+/// The checksum of a checkpoint: of its offset, its version, the number of its pieces, and its text.
+pub(crate) fn sum(incarnation: Incarnation, numbers: [u64; 4], data: &str) -> u64 {
+    let mut head = incarnation.0.to_le_bytes().to_vec();
+    for number in numbers {
+        head.extend_from_slice(&number.to_le_bytes());
+    }
+    Checksum::of(&head).with(data.as_bytes()).value()
+}
+
 /// The head row of a checkpoint, without its checksum.
 #[derive(Copy, Clone, Debug)]
 struct Head {
@@ -113,11 +122,7 @@ impl Head {
     fn checksum(&self, row: &StreamRow, data: &str) -> u64 {
         let numbers =
             [self.offset.append_index, self.offset.position, self.format_version.into(), self.chunk_count];
-        let mut head = row.incarnation.0.to_le_bytes().to_vec();
-        for number in numbers {
-            head.extend_from_slice(&number.to_le_bytes());
-        }
-        Checksum::of(&head).with(data.as_bytes()).value()
+        sum(row.incarnation, numbers, data)
     }
 }
 

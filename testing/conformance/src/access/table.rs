@@ -52,6 +52,8 @@ const SERVER: &[Operation] = &[
     ("GET /healthz", "/healthz", NONE, "", Nothing, &[200, 404]),
     ("GET /readyz", "/readyz", NONE, "", Nothing, &[200, 404]),
     ("GET /metrics", "/metrics", NONE, "", Admin, &[200, 404]),
+    ("GET /admin/v1/backups", "/admin/v1/backups", NONE, "", Admin, &[404]),
+    ("PUT /admin/v1/backups/{backup}", "/admin/v1/backups/daily", NONE, "", Admin, &[404]),
     ("GET /admin/v1/streams", "/admin/v1/streams?limit=1", NONE, "", Admin, &[200, 501]),
     ("GET /admin/v1/totals", "/admin/v1/totals", NONE, "", Admin, &[200, 501]),
     ("GET /admin/v1/spaces", "/admin/v1/spaces", NONE, "", Admin, &[200]),

@@ -378,5 +378,11 @@ fn own() -> Vec<Trial> {
     let of = |path: &'static str| {
         [trial("GET", path, path, 200), trial("HEAD", path, path, 200), trial("POST", path, path, 405)]
     };
-    ["/healthz", "/readyz", "/metrics"].into_iter().flat_map(of).collect()
+    let (backups, backup) = ("/admin/v1/backups", "/admin/v1/backups/{backup}");
+    let taken = [
+        trial("PUT", backup, "/admin/v1/backups/daily", 201),
+        trial("PUT", backup, "/admin/v1/backups/daily", 409),
+        trial("PUT", backup, "/admin/v1/backups/daily.partial", 400),
+    ];
+    ["/healthz", "/readyz", "/metrics", backups].into_iter().flat_map(of).chain(taken).collect()
 }

@@ -1,0 +1,285 @@
+//! `alluvium check`, `backup` and `restore` over the binary: each kind of file, damaged, is named; what is not whole is not
+//! brought back; and nothing that is looked at is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::support::{Cli, Ended, Server, call};
+
+const TEXT: &str = "content-type: text/plain";
+const JSON: &str = "content-type: application/json";
+
+fn put(server: &Server, target: &str, body: &[u8]) {
+    let answer = call(server.address(), "PUT", target, &[TEXT], body);
+    assert!(answer.status < 300, "{target}: {} {}", answer.status, answer.text());
+}
+
+/// A server with something of everything, killed.
+fn used(flags: &str) -> Server {
+    let mut server = Server::start_with(flags);
+    fill(&server, true);
+    server.kill();
+    server
+}
+
+fn fill(server: &Server, has_buckets: bool) {
+    for stream in 0..6 {
+        put(server, &format!("/v1/stream/s{stream}"), &vec![b'x'; 40_000]);
+    }
+    if has_buckets {
+        put(server, "/ds/docs", b"");
+        put(server, "/ds/docs/page", b"one\n");
+        let head = call(server.address(), "HEAD", "/ds/docs/page", &[], b"");
+        let target = format!("/ds/docs/page/snapshot/{}", head.next_offset());
+        put(server, &target, &vec![b's'; 300_000]);
+    }
+    for sequence in 0..9 {
+        let feed = sequence % 2;
+        let message = format!(
+            r#"{{"requestId":"r","blocks":[{{"feedId":"f{feed}","actorId":"a","sequence":{sequence},"data":"{}"}}]}}"#,
+            "QUJD".repeat(3000)
+        );
+        let target = "/feeds/v1/spaces/demo/append";
+        let answer = call(server.address(), "POST", target, &[JSON], message.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+fn check(dir: &Path, more: &str) -> Ended {
+    Cli::new(&format!("check --json {more}")).arg(dir.to_str().unwrap()).run()
+}
+
+/// The findings that are faults, and what was looked at.
+fn faults(ended: &Ended) -> (Vec<Value>, Value) {
+    let text = String::from_utf8(ended.stdout.clone()).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = lines.pop().unwrap_or_else(|| panic!("nothing was told: {}", ended.stderr));
+    lines.retain(|line| line["kind"] == "fault");
+    assert_eq!(last["faults"], lines.len(), "{text}");
+    (lines, last["checked"].clone())
+}
+
+/// Every file of a folder with its bytes.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.insert(path.clone(), fs::read(path).unwrap());
+        }
+    }
+    found
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of a command makes the files that it is given")]
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of a command makes the files that it is given")]
+fn remove(path: &Path) {
+    fs::remove_file(path).unwrap();
+}
+
+/// The byte in the middle of the part of a file that is not zeros at its end.
+fn middle(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) / 2
+}
+
+/// A byte of what is stored in a database, on a page that holds nothing else: on others there may be what was moved away.
+fn stored(bytes: &[u8], pattern: &[u8]) -> usize {
+    let run: Vec<u8> = pattern.iter().copied().cycle().take(4000).collect();
+    bytes.windows(run.len()).position(|window| window == run).unwrap()
+}
+
+#[test]
+fn after_a_kill_nothing_is_wrong_and_looking_changes_nothing() {
+    for server in [used("--shards 2 --segment-bytes 128KiB --append-bytes-max 60KiB"), used("")] {
+        let before = contents(server.data());
+        let (found, counted) = faults(&check(server.data(), ""));
+        assert_eq!(found, Vec::<Value>::new());
+        for what in ["streams", "records", "spaces", "feed_blocks", "bytes_of_messages"] {
+            assert!(counted[what].as_u64().unwrap() > 0, "{what}: {counted}");
+        }
+        assert_eq!(counted["feed_blocks"], 9);
+        assert!(contents(server.data()) == before, "a check has changed a file");
+    }
+}
+
+#[test]
+fn a_damaged_file_of_any_kind_is_named() {
+    // Small segments, so that some are folded: the maintenance does that by itself, and the restart waits for it.
+    let mut server = Server::start_with("--shards 1 --segment-bytes 128KiB --append-bytes-max 60KiB");
+    fill(&server, true);
+    let has_table = |server: &Server| {
+        contents(server.data()).keys().any(|path| path.to_string_lossy().contains("/table-"))
+    };
+    while !has_table(&server) {
+        put(&server, "/v1/stream/more", b"");
+        let more = vec![b'y'; 50_000];
+        call(server.address(), "POST", "/v1/stream/more", &[TEXT], &more);
+    }
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let files = contents(server.data());
+    let mut seen = BTreeMap::new();
+    for (path, bytes) in &files {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let kind = name.split(['-', '.']).next().unwrap().to_owned();
+        if ["LOCK", "lock", "spare"].contains(&kind.as_str()) || bytes.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let at = if kind == "space" { stored(bytes, b"ABC") } else { middle(bytes) };
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x20;
+        write(path, &damaged);
+        let ended = check(server.data(), "");
+        write(path, bytes);
+        // The last segment has so little that its only batches may be those at its end: that is a torn write.
+        if ended.code == Some(0) && kind == "journal" {
+            continue;
+        }
+        let (found, _) = if ended.code == Some(2) { (Vec::new(), Value::Null) } else { faults(&ended) };
+        let told = format!("{found:?} {}", ended.stderr);
+        assert!(told.contains(path.to_str().unwrap()), "byte {at} of {}: {told}", path.display());
+        *seen.entry(kind).or_insert(0) += 1;
+    }
+    for kind in ["journal", "table", "checkpoint", "body", "MANIFEST", "FORMAT", "space", "guard"] {
+        assert!(seen.contains_key(kind), "no {kind} was damaged: {seen:?}");
+    }
+    assert_eq!(faults(&check(server.data(), "")).0, Vec::<Value>::new());
+}
+
+#[test]
+fn a_set_back_space_and_a_damaged_log_are_found() {
+    let mut server = Server::start();
+    fill(&server, false);
+    server.kill();
+    let space = |files: &BTreeMap<PathBuf, Vec<u8>>, ending: &str| {
+        files.keys().find(|path| path.to_string_lossy().ends_with(ending)).unwrap().clone()
+    };
+    let files = contents(server.data());
+    let log = space(&files, "space.sqlite-wal");
+    let mut damaged = files[&log].clone();
+    // In the first transaction, behind which there are others.
+    damaged[3000] ^= 1;
+    write(&log, &damaged);
+    let ended = check(server.data(), "");
+    let (found, _) = faults(&ended);
+    assert!(found.iter().any(|fault| fault["file"] == log.to_str().unwrap()), "{found:?}");
+    assert_eq!(ended.code, Some(1));
+    // Without its log the database is older than its guard.
+    fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    let (found, _) = faults(&check(server.data(), ""));
+    assert!(!found.is_empty());
+}
+
+#[test]
+fn one_sqlite_file_is_looked_through_and_brought_back() {
+    let mut server = Server::on_sqlite("");
+    fill(&server, false);
+    let file = server.data().join("streams.sqlite");
+    let flag = format!("--store sqlite:{}", file.display());
+    assert!(check(server.data(), &flag).fails_with(2).contains("in use"));
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let (found, counted) = faults(&check(server.data(), &flag));
+    assert_eq!((found, counted["streams"].as_u64()), (Vec::new(), Some(6)));
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    Cli::new(&format!("backup {flag}")).arg(server.data().to_str().unwrap()).arg(&place("b")).run().ok();
+    // It has brought what was in the log into the file.
+    let bytes = fs::read(&file).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[stored(&bytes, b"x")] = b'y';
+    write(&file, &damaged);
+    let (found, _) = faults(&check(server.data(), &flag));
+    assert!(found[0]["what"].as_str().unwrap().contains("checksum"), "{found:?}");
+    write(&file, &bytes);
+    let restore = || Cli::new("restore").arg(&place("b")).arg(&place("data"));
+    restore().run().fails_with(1);
+    restore().arg("--store").arg(&format!("sqlite:{}", place("s.sqlite"))).run().ok();
+    let flag = format!("--store sqlite:{}", place("s.sqlite"));
+    let (found, counted) = faults(&check(Path::new(&place("data")), &flag));
+    assert_eq!((found, counted["streams"].as_u64()), (Vec::new(), Some(6)));
+}
+
+#[test]
+fn a_backup_that_is_not_whole_is_not_brought_back() {
+    let server = used("");
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let restore = |target: &str| {
+        Cli::new("restore").arg(place("b").to_str().unwrap()).arg(place(target).to_str().unwrap()).run()
+    };
+    let taken = Cli::new("backup").arg(server.data().to_str().unwrap()).arg(place("b").to_str().unwrap());
+    taken.run().ok();
+    let again = Cli::new("backup").arg(server.data().to_str().unwrap()).arg(place("b").to_str().unwrap());
+    assert!(again.run().fails_with(1).contains("is there already"));
+    let (found, _) = faults(&check(&place("b"), ""));
+    assert_eq!(found, Vec::<Value>::new());
+    // A file of the backup that is damaged, cut, missing, or too many.
+    let files = contents(&place("b"));
+    for (path, bytes) in &files {
+        let name = path.display();
+        let mut damaged = bytes.clone();
+        if let Some(byte) = damaged.get_mut(middle(bytes)) {
+            *byte ^= 1;
+            // Others may be second names of files of the data directory.
+            remove(path);
+            write(path, &damaged);
+            assert_eq!(check(&place("b"), "").code, Some(1), "{name}");
+            restore("x").fails_with(1);
+            assert!(!place("x").exists() && !place("x.restoring").exists(), "{name}");
+        }
+        remove(path);
+        if !path.ends_with("BACKUP") {
+            assert_eq!(check(&place("b"), "").code, Some(1), "{name}");
+        }
+        restore("x").fails_with(1);
+        write(path, bytes);
+    }
+    write(&place("b").join("data/more"), b"more");
+    restore("x").fails_with(1);
+    remove(&place("b").join("data/more"));
+    restore("x").ok();
+    assert!(restore("x").fails_with(1).contains("is not empty"));
+    let (found, counted) = faults(&check(&place("x"), ""));
+    assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(9)));
+}
+
+#[test]
+fn what_is_none_of_ours_is_not_looked_at() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("thesis.tex"), b"\\end");
+    check(folder.path(), "").fails_with(2);
+    let target = folder.path().join("b");
+    let backup = Cli::new("backup").arg(folder.path().to_str().unwrap()).arg(target.to_str().unwrap());
+    backup.run().fails_with(1);
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_running_server_takes_backups_only_where_it_was_told_to() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start();
+    let live = |server: &Server| Cli::new("backup daily --url").arg(&server.url()).run();
+    assert!(live(&server).fails_with(3).contains("backup-dir"));
+    let server = Server::start_with(&format!("--backup-dir {}", folder.path().join("b").display()));
+    fill(&server, true);
+    assert!(live(&server).ok().starts_with("daily: "));
+    live(&server).fails_with(4);
+    let (found, counted) = faults(&check(&folder.path().join("b/daily"), ""));
+    assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(9)));
+    for target in ["/admin/v1/backups/..", "/admin/v1/backups/a%2Fb", "/admin/v1/backups/.lock"] {
+        let refused = call(server.address(), "PUT", target, &[], b"");
+        assert_eq!((refused.status, refused.code().as_str()), (400, "backup_name"), "{target}");
+    }
+    check(server.data(), "").fails_with(2);
+}

@@ -1,0 +1,237 @@
+//! Copies and checks of a folder of spaces.
+//!
+//! A copy has no guards, and its spaces have no tokens: whoever opens it gives them new ones, so that clients notice that
+//! positions may mean other blocks than before, and heal.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use alluvium_env::{Disk, DiskLock, OpenMode};
+use alluvium_feed_store::keep::{self, LogEnd, beside, log_end};
+use alluvium_feed_store::{StoreError, spaces};
+
+use crate::ground::{DATABASE, is_folder_name, name_of_folder};
+use crate::guard::{self, Guard};
+
+/// The lock of a folder of spaces.
+pub(crate) const LOCK: &str = "lock";
+/// What SQLite may keep beside a database.
+const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
+
+/// Why a folder was not copied, or not looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// Another process has it open.
+    #[error("another process uses the folder of feeds `{}`", _0.display())]
+    Locked(PathBuf),
+    /// The disk.
+    #[error("cannot use `{}`: {source}", path.display())]
+    Disk {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the disk says.
+        source: io::Error,
+    },
+    /// A database.
+    #[error("`{}`: {source}", path.display())]
+    Store {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: StoreError,
+    },
+}
+
+/// Something that a check has found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it, if that can be told.
+    pub at: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+    /// Whether something is wrong at all, or a crash may leave this behind and a start puts it in order.
+    pub is_fault: bool,
+}
+
+/// How much a check has looked at.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Checked {
+    /// Spaces.
+    pub spaces: u64,
+    /// Feeds.
+    pub feeds: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of their data.
+    pub data_bytes: u64,
+}
+
+fn disk_error(path: &Path) -> impl FnOnce(io::Error) -> KeepError {
+    let path = path.to_owned();
+    move |source| KeepError::Disk { path, source }
+}
+
+/// Locks a folder that is there, without making anything: one without a lock file nobody has open.
+fn lock(disk: &dyn Disk, folder: &Path) -> Result<Option<Box<dyn DiskLock>>, KeepError> {
+    let path = folder.join(LOCK);
+    if !disk.exists(&path).map_err(disk_error(&path))? {
+        return Ok(None);
+    }
+    match disk.lock(&path) {
+        Ok(None) => Err(KeepError::Locked(folder.to_owned())),
+        Ok(lock) => Ok(lock),
+        // Nobody can have it open on a disk that takes no writes.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(disk_error(&path)(error)),
+    }
+}
+
+/// The folders of spaces.
+fn space_folders(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, KeepError> {
+    let names = disk.list(folder).map_err(disk_error(folder))?;
+    Ok(names.into_iter().filter(|name| is_folder_name(name)).map(|name| folder.join(name)).collect())
+}
+
+/// Copies every space of a folder that nobody has open into `target`, which is made.
+pub fn copy_closed(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepError> {
+    let _lock = lock(disk, folder)?;
+    copy(disk, folder, target)
+}
+
+/// Copies every space of a folder into `target`, which is made, while its authority goes on: each as of one moment
+/// between beginning and end of this. Not durable yet; how many there are.
+pub fn copy(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepError> {
+    disk.create_dir_all(target).map_err(disk_error(target))?;
+    let mut copied = 0;
+    for space in space_folders(disk, folder)? {
+        let from = space.join(DATABASE);
+        if !disk.exists(&from).map_err(disk_error(&from))? {
+            continue;
+        }
+        let to_folder = target.join(space.file_name().unwrap_or_default());
+        let to = to_folder.join(DATABASE);
+        disk.create_dir_all(&to_folder).map_err(disk_error(&to_folder))?;
+        let is_there = keep::copy(&from, &to).map_err(|source| KeepError::Store { path: from, source })?;
+        copied += u64::from(is_there);
+    }
+    // By this a folder is known as one of feeds.
+    let mark = target.join(LOCK);
+    disk.open(&mark, OpenMode::CreateNew).map_err(disk_error(&mark))?;
+    Ok(copied)
+}
+
+/// Checks a folder of spaces that nobody has open. Nothing is changed.
+pub fn check(disk: &dyn Disk, folder: &Path, report: &mut dyn FnMut(Finding)) -> Result<Checked, KeepError> {
+    let _lock = lock(disk, folder)?;
+    let mut checked = Checked::default();
+    for space in space_folders(disk, folder)? {
+        check_space(disk, &space, &mut checked, report)?;
+    }
+    Ok(checked)
+}
+
+fn check_space(
+    disk: &dyn Disk,
+    folder: &Path,
+    checked: &mut Checked,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), KeepError> {
+    let file = folder.join(DATABASE);
+    let names = disk.list(folder).map_err(disk_error(folder))?;
+    for name in &names {
+        let is_companion = COMPANIONS.iter().any(|suffix| name.strip_suffix(suffix) == Some(DATABASE));
+        if name != DATABASE && name != guard::FILE && !is_companion {
+            let what = "nothing refers to it".to_owned();
+            report(Finding { file: folder.join(name), at: None, what, is_fault: false });
+        }
+    }
+    if !names.iter().any(|name| name == DATABASE) {
+        if names.iter().any(|name| name == guard::FILE) {
+            let what = "the database is missing, and its guard is there".to_owned();
+            report(Finding { file, at: None, what, is_fault: true });
+        }
+        return Ok(());
+    }
+    check_log(disk, &file, report)?;
+    let mut tell = |what: String| {
+        // What was cut off before anything was acknowledged.
+        let is_fault = what != keep::NO_TABLES || names.iter().any(|name| name == guard::FILE);
+        report(Finding { file: file.clone(), at: None, what, is_fault });
+    };
+    let found = keep::check(&file, &mut tell);
+    let found = found.map_err(|source| KeepError::Store { path: file.clone(), source })?;
+    checked.spaces += 1;
+    checked.feeds += found.feeds;
+    checked.blocks += found.blocks;
+    checked.data_bytes += found.data_bytes;
+    if let [space] = &found.spaces[..] {
+        check_guard(disk, folder, space, report)?;
+    } else if !found.spaces.is_empty() {
+        let what = "it has more than one space".to_owned();
+        report(Finding { file, at: None, what, is_fault: true });
+    }
+    Ok(())
+}
+
+/// Checks the write-ahead log of a database, if there is one.
+pub fn check_log(disk: &dyn Disk, file: &Path, report: &mut dyn FnMut(Finding)) -> Result<(), KeepError> {
+    let log = beside(file, "-wal");
+    if !disk.exists(&log).map_err(disk_error(&log))? {
+        return Ok(());
+    }
+    let open = disk.open(&log, OpenMode::Read).map_err(disk_error(&log))?;
+    match log_end(open.as_ref()).map_err(disk_error(&log))? {
+        LogEnd::Whole => {}
+        LogEnd::Torn(at) => {
+            let what = "the log ends in an interrupted write".to_owned();
+            report(Finding { file: log, at: Some(at), what, is_fault: false });
+        }
+        LogEnd::Damaged(at) => {
+            let what = "the log is damaged, and there are whole transactions behind it".to_owned();
+            report(Finding { file: log, at: Some(at), what, is_fault: true });
+        }
+    }
+    Ok(())
+}
+
+/// Compares a space with the name of its folder and with its guard.
+fn check_guard(
+    disk: &dyn Disk,
+    folder: &Path,
+    space: &spaces::Space,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), KeepError> {
+    let name = name_of_folder(&space.id);
+    if folder.file_name().is_none_or(|found| found != name.as_str()) {
+        let what = format!("the space in it is `{}`, whose folder is called `{name}`", space.id);
+        report(Finding { file: folder.join(DATABASE), at: None, what, is_fault: true });
+    }
+    let file = folder.join(guard::FILE);
+    if !disk.exists(&file).map_err(disk_error(&file))? {
+        // As in a copy: the space gets a new token when it is opened.
+        return Ok(());
+    }
+    let guard = Guard::read(disk, folder).map_err(disk_error(&file))?;
+    let is_behind = match &space.token {
+        Some(token) => guard.was_set_back(token, space.epoch, space.max_position()),
+        None => false,
+    };
+    let what = if guard.is_missing() {
+        "the guard does not read"
+    } else if is_behind {
+        "the database was set back: its guard knows of a later position, or of another token"
+    } else {
+        return Ok(());
+    };
+    report(Finding { file, at: None, what: what.to_owned(), is_fault: true });
+    Ok(())
+}

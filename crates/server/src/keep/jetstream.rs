@@ -1,0 +1,88 @@
+//! The data directory of a Jetstream: segments, a pending log, and the metadata store.
+
+use std::fs;
+use std::path::Path;
+
+use alluvium_env::{Disk, Env};
+use alluvium_jetstream_archive::{Checked, FjallStore, Store, StoreError};
+use alluvium_jss::SegmentIndex;
+
+use super::backup::{is_unfinished, link_or_copy};
+use super::check::Found;
+use super::files::walk;
+use super::{JETSTREAM, KeepFault};
+
+/// Copies a directory that no server runs on; the bytes that are linked.
+pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<u64, KeepFault> {
+    let (segments, meta) = JETSTREAM;
+    let lock = dir.join(segments).join("LOCK");
+    let Some(_lock) = disk.lock(&lock).map_err(KeepFault::disk(&lock))? else {
+        return Err(KeepFault::Locked(dir.to_owned()));
+    };
+    let (from, to) = (dir.join(segments), target.join(segments));
+    disk.create_dir_all(&to).map_err(KeepFault::disk(&to))?;
+    let names = disk.list(&from).map_err(KeepFault::disk(&from))?;
+    // The last one may still change.
+    let last = names.iter().filter_map(|name| SegmentIndex::from_file_name(name)).max();
+    let mut linked = 0;
+    for name in names.iter().filter(|name| *name != "LOCK" && !is_unfinished(name)) {
+        let index = SegmentIndex::from_file_name(name);
+        let never_changes = index.is_some() && index != last;
+        linked += link_or_copy(disk, &from.join(name), &to.join(name), never_changes)?;
+    }
+    copy_tree(disk, &dir.join(meta), &target.join(meta))?;
+    Ok(linked)
+}
+
+/// Copies a folder with all that is in it.
+fn copy_tree(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), KeepFault> {
+    let (files, folders) = walk(from)?;
+    for folder in folders {
+        let folder = folder.strip_prefix(from).map_or(to.to_owned(), |below| to.join(below));
+        disk.create_dir_all(&folder).map_err(KeepFault::disk(&folder))?;
+    }
+    for name in files {
+        link_or_copy(disk, &from.join(&name), &to.join(&name), false)?;
+    }
+    Ok(())
+}
+
+/// Checks a directory that no server runs on. The library of the metadata store cannot open one without writing to it: a
+/// copy is looked at, in a folder that is made in `scratch` and removed.
+pub(super) fn check(
+    env: &Env,
+    dir: &Path,
+    scratch: &Path,
+    report: &mut dyn FnMut(Found),
+) -> Result<Checked, KeepFault> {
+    let (segments, meta) = JETSTREAM;
+    let meta = dir.join(meta);
+    let copy = scratch.join(format!("alluvium-check-{:016x}", env.random.next_u64()));
+    let _removed = Removed(&copy);
+    let store = copy_tree(env.disk.as_ref(), &meta, &copy)
+        .map_err(|error| StoreError(error.to_string()))
+        .and_then(|()| FjallStore::open(&copy));
+    let store = store.as_ref().map(|store| store as &dyn Store).map_err(Clone::clone);
+    let mut tell = |finding: alluvium_jetstream_archive::Finding| {
+        let alluvium_jetstream_archive::Finding { file, at, what, is_fault } = finding;
+        report(Found::new(&file, at, what, is_fault));
+    };
+    let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), (&meta, store), &mut tell);
+    checked.map_err(|error| match error {
+        alluvium_jetstream_archive::Error::Locked => KeepFault::Locked(dir.to_owned()),
+        other => other.into(),
+    })
+}
+
+/// A folder that goes when this does.
+struct Removed<'a>(&'a Path);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(self.0)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %self.0.display(), %error, "a copy that was looked at cannot be removed");
+        }
+    }
+}
