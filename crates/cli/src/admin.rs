@@ -147,7 +147,7 @@ fn pages(
         let mut url = format!("{}?limit={limit}", url(connection, what));
         for (name, value) in query.iter().chain(&[("cursor", cursor.as_str())]) {
             if !value.is_empty() {
-                url.push_str(&format!("&{name}={}", encode(value)));
+                url = format!("{url}&{name}={}", encode(value));
             }
         }
         let mut page = ask(&client, &Call::new(Method::GET, url))?;

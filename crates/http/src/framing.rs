@@ -615,7 +615,7 @@ mod tests {
                     text.push_str(good);
                 } else {
                     let query: String = ('a'..='z').cycle().take(*len).collect();
-                    text.push_str(&format!("\r\nGET /p?{query} HTTP/1.1\r\nhost: x\r\n\r\n"));
+                    text.extend(["\r\nGET /p?", &query, " HTTP/1.1\r\nhost: x\r\n\r\n"]);
                     queries.push((number, query));
                 }
             }

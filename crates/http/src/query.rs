@@ -193,9 +193,9 @@ mod tests {
     fn one_is_bounded_and_so_are_all_until_they_are_gone() {
         let queries = Queries::new(40_000, 4 * STEP_BYTES);
         let mut cut = Cut::new(&queries, 10_000);
-        cut.push(&[b'a'; 30_000]).expect("exactly as long as it may be");
+        cut.push("a".repeat(30_000).as_bytes()).expect("exactly as long as it may be");
         assert_eq!(cut.push(b"a"), Err(Unfit::Long));
-        assert_eq!(Cut::new(&queries, 0).push(&[b'a'; 30_000]), Err(Unfit::Crowded));
+        assert_eq!(Cut::new(&queries, 0).push("a".repeat(30_000).as_bytes()), Err(Unfit::Crowded));
         drop(cut);
         let held = put(&queries, "/a?b", &"c".repeat(30_000));
         assert_eq!(Cut::new(&queries, 0).push(b"a"), Err(Unfit::Crowded));

@@ -272,7 +272,11 @@ impl From<io::Error> for Failure {
 
 /// Serves until a signal comes, or something fails.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
-    match serve(args) {
+    let served = match unknown_variable() {
+        Some(message) => Err(Failure { message, code: EXIT_CONFIG }),
+        None => serve(args),
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             drop(writeln!(io::stderr(), "error: {}", failure.message));
@@ -282,9 +286,6 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    if let Some(message) = unknown_variable() {
-        return Err(Failure { message, code: EXIT_CONFIG });
-    }
     log_to_stderr(&args.log, args.log_format);
     let access = Access::start(args.access.options(args.listen), Env::real())?;
     let front = args
