@@ -28,11 +28,14 @@ pub enum Bug {
     NotSerialised,
     /// A hint moves the cursor.
     HintAsData,
+    /// Pushed blocks are taken before the connection has confirmed the history.
+    PushedUnconfirmed,
 }
 
 impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
+    /// All of them; the one that takes longest to find first.
+    pub const ALL: [Self; 11] = [
+        Self::PushedUnconfirmed,
         Self::WastedPosition,
         Self::HighestPlusOne,
         Self::CursorMovedByPush,

@@ -12,20 +12,38 @@ use crate::{Checked, Violation, ensure};
 /// Where the authority has each key.
 type Authority = HashMap<BlockKey, (u64, ContentHash)>;
 
+/// What a client has in its file.
+struct Held {
+    client: usize,
+    lanes: Vec<StoredLane>,
+    token: Option<String>,
+    blocks: Vec<Block>,
+}
+
+impl Held {
+    fn by(world: &World, client: usize) -> Self {
+        let (lanes, token) = world.clients[client].lanes();
+        Self { client, lanes, token, blocks: world.clients[client].blocks() }
+    }
+}
+
 /// What holds at every moment.
 pub(crate) fn during(world: &mut World) -> Checked {
+    let mut all = Vec::new();
     for client in 0..world.clients.len() {
         note_starts(world, client);
-        only_what_was_asked_for(world, client)?;
-        in_order(world, client)?;
+        let held = Held::by(world, client);
+        only_what_was_asked_for(world, &held)?;
+        in_order(world, &held)?;
+        all.push(held);
     }
     if world.is_calm() {
         let (blocks, page) = world.server.blocks(&world.space);
         ascending(&blocks)?;
         let authority = by_key(&blocks);
-        for client in 0..world.clients.len() {
-            complete_so_far(world, client, &blocks)?;
-            positions_stay(world, client, &authority)?;
+        for held in &all {
+            complete_so_far(world, held, &blocks)?;
+            positions_stay(held, &authority)?;
         }
         ensure(blocks.last().is_none_or(|block| block.position <= Some(page.max_position)), "I-1", || {
             "a block above the highest position".to_owned()
@@ -46,11 +64,12 @@ pub(crate) fn at_rest(world: &mut World) -> Checked {
         ensure((status.blocks_to_pull, status.blocks_to_push) == (0, 0), "I-11", || {
             format!("client {client} still has to do: {status:?}")
         })?;
-        let (lanes, known) = world.clients[client].lanes();
-        ensure(lanes.is_empty() || known.as_deref() == Some(&token), "I-4", || {
+        let held = Held::by(world, client);
+        let known = held.token.as_deref();
+        ensure(held.lanes.is_empty() || known == Some(&token), "I-4", || {
             format!("client {client} follows history {known:?}, not {token}")
         })?;
-        for lane in &lanes {
+        for lane in &held.lanes {
             // A start that lies ahead of everything is waited for.
             let is_ahead = lane.from.is_some_and(|from| from > page.max_position);
             let is_complete = lane.from.is_some() && (is_ahead || lane.complete_to == page.max_position);
@@ -58,8 +77,8 @@ pub(crate) fn at_rest(world: &mut World) -> Checked {
                 format!("client {client}, {lane:?}: the head is {}", page.max_position)
             })?;
         }
-        complete_so_far(world, client, &blocks)?;
-        positions_agree(world, client, &authority, &lanes)?;
+        complete_so_far(world, &held, &blocks)?;
+        positions_agree(world, &held, &authority)?;
     }
     promises_kept(world, &authority)?;
     namespaces_kept(world)
@@ -93,10 +112,9 @@ fn ascending(blocks: &[Block]) -> Checked {
 
 /// I-4: of each replicated feed, what the authority has between its start and where it is complete is here, at the same
 /// positions and with the same content, and nothing else is.
-fn complete_so_far(world: &World, client: usize, blocks: &[Block]) -> Checked {
-    let (lanes, _) = world.clients[client].lanes();
-    let held = world.clients[client].blocks();
-    for lane in &lanes {
+fn complete_so_far(world: &World, held: &Held, blocks: &[Block]) -> Checked {
+    let client = held.client;
+    for lane in &held.lanes {
         let Some(from) = lane.from else { continue };
         let range = from..=lane.complete_to;
         let part = |blocks: &[Block]| -> Vec<(u64, u64, Id, ContentHash)> {
@@ -110,7 +128,7 @@ fn complete_so_far(world: &World, client: usize, blocks: &[Block]) -> Checked {
             };
             blocks.iter().filter(is_in).map(describe).collect()
         };
-        let (theirs, ours) = (part(blocks), part(&held));
+        let (theirs, ours) = (part(blocks), part(&held.blocks));
         // What was pruned over there may have been pulled before.
         let ours: Vec<_> =
             ours.into_iter().filter(|entry| !world.prunes() || theirs.contains(entry)).collect();
@@ -122,10 +140,11 @@ fn complete_so_far(world: &World, client: usize, blocks: &[Block]) -> Checked {
 }
 
 /// I-3: a position under the present token is the authority's own.
-fn positions_stay(world: &World, client: usize, authority: &Authority) -> Checked {
-    for block in world.clients[client].blocks() {
+fn positions_stay(held: &Held, authority: &Authority) -> Checked {
+    let client = held.client;
+    for block in &held.blocks {
         let Some(position) = block.position else { continue };
-        let key = block.key(feed_of(&block));
+        let key = block.key(feed_of(block));
         let there = authority.get(&key).map(|(position, _)| *position);
         ensure(there == Some(position), "I-3", || {
             format!("client {client} has {key:?} at {position}, the authority at {there:?}")
@@ -135,10 +154,11 @@ fn positions_stay(world: &World, client: usize, authority: &Authority) -> Checke
 }
 
 /// I-2 and I-3 at the end: same key, same content; same key, same position.
-fn positions_agree(world: &World, client: usize, authority: &Authority, lanes: &[StoredLane]) -> Checked {
-    for block in world.clients[client].blocks() {
-        let key = block.key(feed_of(&block));
-        let lane = lanes.iter().find(|lane| lane.feed == key.feed_id);
+fn positions_agree(world: &World, held: &Held, authority: &Authority) -> Checked {
+    let client = held.client;
+    for block in &held.blocks {
+        let key = block.key(feed_of(block));
+        let lane = held.lanes.iter().find(|lane| lane.feed == key.feed_id);
         let is_own = block.actor_id == world.clients[client].actor;
         let is_covered = lane.is_some_and(|lane| lane.from <= block.position);
         // What is neither followed nor one's own is a leftover of an earlier choice.
@@ -151,7 +171,7 @@ fn positions_agree(world: &World, client: usize, authority: &Authority, lanes: &
         };
         // Whose key was pruned may be given to other bytes, if two write as one actor.
         let may_differ = world.prunes() && world.copies();
-        ensure(may_differ || *content == ContentHash::of(&block), "I-2", || {
+        ensure(may_differ || *content == ContentHash::of(block), "I-2", || {
             format!("client {client} has other bytes in {key:?}")
         })?;
         ensure(world.prunes() || block.position == Some(*position), "I-3", || {
@@ -162,16 +182,14 @@ fn positions_agree(world: &World, client: usize, authority: &Authority, lanes: &
 }
 
 /// I-5: nothing of a feed that was never asked for, and nothing below its start, but one's own.
-fn only_what_was_asked_for(world: &World, client: usize) -> Checked {
-    if world.clients[client].blocks().is_empty() {
-        return Ok(());
-    }
-    for block in world.clients[client].blocks() {
+fn only_what_was_asked_for(world: &World, held: &Held) -> Checked {
+    let client = held.client;
+    for block in &held.blocks {
         let is_own = block.actor_id == world.clients[client].actor;
         if is_own || world.copies() {
             continue;
         }
-        let start = world.ledger.lowest_start.get(&(client, feed_of(&block)));
+        let start = world.ledger.lowest_start.get(&(client, feed_of(block)));
         // A position that was given up for a moment says nothing, nor one that was given anew after a loss.
         let is_late = |start: &u64| block.position.is_none_or(|position| position >= *start);
         let is_asked_for = start.is_some_and(|start| world.ledger.has_lost || is_late(start));
@@ -184,15 +202,14 @@ fn only_what_was_asked_for(world: &World, client: usize) -> Checked {
 
 /// I-6: local reads are in the order of the protocol. I-10: what is settled has nothing before it that is still to come,
 /// which [`complete_so_far`] shows for what is stored; here, that no unsettled position is shown.
-fn in_order(world: &mut World, client: usize) -> Checked {
-    let (lanes, _) = world.clients[client].lanes();
-    for (feed, _) in world.feeds.clone() {
-        let space = world.space.clone();
-        let replica = world.clients[client].replica();
+fn in_order(world: &World, held: &Held) -> Checked {
+    let client = held.client;
+    let Some(replica) = &world.clients[client].replica else { return Ok(()) };
+    for (feed, _) in &world.feeds {
         let mut read = Vec::new();
         let mut after = After::Start;
         loop {
-            let part = replica.read(&space, &feed, &after, 5);
+            let part = replica.read(&world.space, feed, &after, 5);
             let part = part.map_err(|error| Violation { rule: "faultless", what: error.to_string() })?;
             let Some(last) = part.last() else { break };
             after = After::block(last);
@@ -200,15 +217,14 @@ fn in_order(world: &mut World, client: usize) -> Checked {
         }
         let is_ordered = read.windows(2).all(|pair| order::compare(&pair[0], &pair[1]).is_lt());
         ensure(is_ordered, "I-6", || format!("client {client} reads {feed} out of order"))?;
-        let lane = lanes.iter().find(|lane| lane.feed == feed);
+        let lane = held.lanes.iter().find(|lane| lane.feed == *feed);
         let highest = read.iter().filter_map(|block| block.position).max();
         ensure(lane.is_none_or(|lane| highest <= Some(lane.complete_to)), "I-10", || {
             format!("client {client} shows {highest:?} of {feed}, and is complete to {lane:?}")
         })?;
-        let held = world.clients[client].blocks();
-        let held = held.iter().filter(|block| feed_of(block) == feed).count();
-        ensure(held == read.len(), "I-6", || {
-            format!("client {client} holds {held} blocks of {feed} and reads {}", read.len())
+        let count = held.blocks.iter().filter(|block| feed_of(block) == *feed).count();
+        ensure(count == read.len(), "I-6", || {
+            format!("client {client} holds {count} blocks of {feed} and reads {}", read.len())
         })?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A replica as a node: runs, dies, is copied, and lies on a disk that can be looked at.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Env, RealDisk};
 use alluvium_feed_protocol::{Block, ContentHash, Id};
 use alluvium_feed_replica::{Options, Replica};
-use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::rusqlite::{self, Connection, OptionalExtension};
 use alluvium_feed_store::{Durability, blocks};
 use alluvium_feeds::Listener;
 
@@ -32,6 +33,10 @@ pub(crate) struct Client {
     pub(crate) replica: Option<Replica>,
     /// The connection, and which one it is.
     pub(crate) connection: Option<(u64, Arc<Listener>)>,
+    /// Whether something has happened since it last had nothing to ask.
+    pub(crate) is_stirred: bool,
+    /// A look at the file from outside, kept for the next one while it is the same file.
+    outside: RefCell<Option<Connection>>,
 }
 
 impl Client {
@@ -39,7 +44,9 @@ impl Client {
         let actor = Id::parse(&format!("actor-{number}")).expect("an identifier");
         let clock = Arc::new(ManualClock::new(now_ms));
         let random = Arc::new(SeededRandom::new(seed ^ (number as u64 + 1) << 32));
-        let mut client = Self { path, actor, clock, random, replica: None, connection: None };
+        let (outside, is_stirred) = (RefCell::default(), true);
+        let mut client =
+            Self { path, actor, clock, random, replica: None, connection: None, is_stirred, outside };
         client.start();
         client
     }
@@ -61,23 +68,40 @@ impl Client {
         let replica =
             Replica::open(&self.path, Some(&self.actor), env, options).expect("a file of the simulation");
         self.replica = Some(replica);
+        self.is_stirred = true;
+    }
+
+    /// Its process ends.
+    fn stop(&mut self) {
+        self.replica = None;
+        self.outside.take();
     }
 
     /// Dies and starts again from its file.
     pub(crate) fn restart(&mut self) {
-        self.replica = None;
+        self.stop();
         self.connection = None;
         self.start();
     }
 
+    /// To do something with it; it may have something to ask then.
     pub(crate) fn replica(&mut self) -> &mut Replica {
+        self.is_stirred = true;
         self.replica.as_mut().expect("it runs between actions")
+    }
+
+    /// Whether it asks what to do next, as its driver does: after anything has happened to it, and when it wanted to be
+    /// woken.
+    pub(crate) fn is_up(&self, space: &Id) -> bool {
+        let is_due =
+            |replica: &Replica| replica.wake_ms(space).is_some_and(|at_ms| at_ms <= replica.now_ms());
+        self.is_stirred || self.replica.as_ref().is_some_and(is_due)
     }
 
     /// Its file at this moment.
     pub(crate) fn snapshot(&mut self) -> Vec<u8> {
         // Closing the last connection brings everything into the one file.
-        self.replica = None;
+        self.stop();
         let bytes = fs::read(&self.path).expect("a file of the simulation");
         self.start();
         bytes
@@ -85,7 +109,7 @@ impl Client {
 
     /// Goes on from a file of before, or of another client, whose actor it then is.
     pub(crate) fn become_copy(&mut self, bytes: &[u8], actor: &Id) {
-        self.replica = None;
+        self.stop();
         self.connection = None;
         for suffix in ["-wal", "-shm"] {
             let mut name = self.path.clone().into_os_string();
@@ -102,8 +126,11 @@ impl Client {
         self.start();
     }
 
-    fn look(&self) -> Connection {
-        Connection::open(&self.path).expect("a file of the simulation")
+    fn look<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> T {
+        let mut outside = self.outside.borrow_mut();
+        let connection =
+            outside.get_or_insert_with(|| Connection::open(&self.path).expect("a file of the simulation"));
+        look(connection).expect("the tables of a replica")
     }
 
     /// Every block, as stored.
@@ -112,37 +139,40 @@ impl Client {
             "SELECT {} FROM blocks b JOIN feeds f ON f.feedPrivateId = b.feedPrivateId ORDER BY b.position",
             blocks::COLUMNS
         );
-        let connection = self.look();
-        let mut statement = connection.prepare(&sql).expect("a statement");
-        let rows = statement.query_map([], |row| Ok(blocks::from_row(row).expect("a block"))).expect("rows");
-        rows.map(|row| row.expect("a row")).collect()
+        self.look(|connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_map([], |row| Ok(blocks::from_row(row).expect("a block")))?;
+            rows.collect()
+        })
     }
 
     /// The contents set aside.
     pub(crate) fn set_aside(&self) -> Vec<ContentHash> {
-        let connection = self.look();
-        let mut statement = connection.prepare("SELECT dataHash FROM conflicts").expect("a statement");
-        let rows = statement.query_map([], |row| row.get(0)).expect("rows");
-        rows.map(|row| ContentHash(row.expect("a row"))).collect()
+        self.look(|connection| {
+            let mut statement = connection.prepare_cached("SELECT dataHash FROM conflicts")?;
+            let rows = statement.query_map([], |row| Ok(ContentHash(row.get(0)?)))?;
+            rows.collect()
+        })
     }
 
-    /// What it replicates, and the token and check of its cursor.
+    /// What it replicates, and the token of its cursor.
     pub(crate) fn lanes(&self) -> (Vec<StoredLane>, Option<String>) {
-        let connection = self.look();
-        let state = connection.query_row("SELECT serverToken, tailCursor FROM syncState", [], |row| {
-            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, u64>(1)?))
-        });
-        let (token, tail) = state.unwrap_or((None, 0));
-        let sql = "SELECT f.feedId, r.fromPosition, r.pulledTo FROM replication r \
-                   JOIN feeds f ON f.feedPrivateId = r.feedPrivateId WHERE r.mode = 'from'";
-        let mut statement = connection.prepare(sql).expect("a statement");
-        let rows = statement.query_map([], |row| {
-            let (feed, from, pulled): (String, Option<u64>, Option<u64>) =
-                (row.get(0)?, row.get(1)?, row.get(2)?);
-            let complete_to = if from.is_none() { 0 } else { pulled.unwrap_or(tail) };
-            Ok(StoredLane { feed: Id::parse(&feed).expect("an identifier"), from, complete_to })
-        });
-        let lanes = rows.expect("rows").map(|row| row.expect("a row")).collect();
-        (lanes, token)
+        self.look(|connection| {
+            let state = connection
+                .prepare_cached("SELECT serverToken, tailCursor FROM syncState")?
+                .query_row([], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, u64>(1)?)))
+                .optional()?;
+            let (token, tail) = state.unwrap_or((None, 0));
+            let sql = "SELECT f.feedId, r.fromPosition, r.pulledTo FROM replication r \
+                       JOIN feeds f ON f.feedPrivateId = r.feedPrivateId WHERE r.mode = 'from'";
+            let mut statement = connection.prepare_cached(sql)?;
+            let lanes = statement.query_map([], |row| {
+                let (feed, from, pulled): (String, Option<u64>, Option<u64>) =
+                    (row.get(0)?, row.get(1)?, row.get(2)?);
+                let complete_to = if from.is_none() { 0 } else { pulled.unwrap_or(tail) };
+                Ok(StoredLane { feed: Id::parse(&feed).expect("an identifier"), from, complete_to })
+            })?;
+            Ok((lanes.collect::<rusqlite::Result<_>>()?, token))
+        })
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Profile {
 impl Profile {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let loses = rng.percent(50);
-        Self {
+        let mut profile = Self {
             clients: usize::try_from(rng.within(2..6)).unwrap_or(2),
             feeds: usize::try_from(rng.within(1..6)).unwrap_or(1),
             wipes: loses && rng.percent(40),
@@ -36,7 +36,10 @@ impl Profile {
             clock_jumps: rng.percent(40),
             lost_percent: *rng.pick(&[0, 5, 20]),
             doubled_percent: *rng.pick(&[0, 10]),
-        }
+        };
+        // What was pruned has no check, and counts as known: only a guard then tells that a server was set back.
+        profile.sets_guard_back &= !profile.prunes;
+        profile
     }
 }
 
@@ -50,11 +53,23 @@ pub(crate) enum Action {
     Pass,
     PassLong,
     Cut,
+    /// Some are cut off and come back at once, while others write.
+    Flap,
+    /// Nothing gets through one way.
+    Deafen,
+    /// A token is not good any more.
+    Expire,
     RestartClient,
-    RestartServer { is_clean: bool },
+    RestartServer {
+        is_clean: bool,
+    },
     Snapshot,
     Wipe,
-    SetBack { with_guard: bool },
+    SetBack {
+        with_guard: bool,
+    },
+    /// The authority is set back together with its guard, by little, and everyone comes back at once with something to push.
+    Relapse,
     Prune,
     SnapshotClient,
     CopyClient,
@@ -81,6 +96,7 @@ impl Action {
             16..=21 => rare(rng, profile.changes_choice, Self::Replicate),
             22 => rare(rng, profile.changes_choice, Self::Stop),
             23 => rare(rng, profile.changes_choice, Self::Select),
+            24..=25 => rare(rng, profile.sets_guard_back, Self::Relapse),
             _ => Self::draw_common(rng, profile),
         }
     }
@@ -88,9 +104,12 @@ impl Action {
     fn draw_common(rng: &mut Rng, _profile: &Profile) -> Self {
         match rng.below(100) {
             0..=44 => Self::Append,
-            45..=84 => Self::Pass,
-            85..=87 => Self::PassLong,
-            88..=91 => Self::Cut,
+            45..=80 => Self::Pass,
+            81..=83 => Self::PassLong,
+            84..=86 => Self::Cut,
+            87..=89 => Self::Flap,
+            90 => Self::Deafen,
+            91 => Self::Expire,
             92..=94 => Self::RestartClient,
             95 => Self::RestartServer { is_clean: true },
             96..=97 => Self::RestartServer { is_clean: false },

@@ -1,7 +1,7 @@
 //! Messages under way: delayed, lost, doubled, reordered, cut off.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use alluvium_env::sim::Rng;
 use alluvium_feed_protocol::Encoding;
@@ -31,6 +31,8 @@ impl Packet {
 pub(crate) struct Network {
     under_way: BinaryHeap<Reverse<(u64, u64, Packet)>>,
     sent: u64,
+    /// Ways that nothing gets through, and until when: those of a client, to the authority or back.
+    shut: HashMap<(usize, bool), u64>,
     /// Of a hundred messages, how many are lost, and how many come twice.
     pub(crate) lost_percent: u64,
     pub(crate) doubled_percent: u64,
@@ -41,7 +43,22 @@ impl Network {
         Self { lost_percent, doubled_percent, ..Self::default() }
     }
 
+    /// Lets nothing through from or to a client for a while. The other way stays open.
+    pub(crate) fn shut(&mut self, client: usize, is_to_server: bool, until_ms: u64) {
+        self.shut.insert((client, is_to_server), until_ms);
+    }
+
+    /// Lets everything through from now on.
+    pub(crate) fn mend(&mut self) {
+        self.lost_percent = 0;
+        self.doubled_percent = 0;
+        self.shut.clear();
+    }
+
     pub(crate) fn send(&mut self, packet: &Packet, now_ms: u64, rng: &mut Rng) {
+        if self.shut.get(&(packet.client, packet.is_to_server)).is_some_and(|until_ms| now_ms < *until_ms) {
+            return;
+        }
         if rng.percent(self.lost_percent) {
             return;
         }

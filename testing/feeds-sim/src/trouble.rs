@@ -7,10 +7,20 @@ use crate::draw::Action;
 use crate::world::World;
 use crate::{Checked, ensure};
 
+/// Within what time those come back who come back at once, in milliseconds.
+const FLAP_MS: u64 = 200;
+
 impl World {
     /// What happens to machines and disks.
-    pub(crate) fn trouble(&mut self, action: Action, client: usize) {
+    pub(crate) fn trouble(&mut self, action: Action, client: usize) -> Checked {
         match action {
+            Action::Flap => return self.flap(),
+            Action::Relapse => return self.relapse(),
+            Action::Deafen => {
+                let (is_to_server, ms) = (self.rng.percent(50), self.rng.within(1000..20_000));
+                self.network.shut(client, is_to_server, self.now_ms + ms);
+            }
+            Action::Expire => drop(self.expired.insert(client)),
             Action::RestartServer { is_clean } => {
                 self.server.stop(is_clean);
                 self.server.start();
@@ -51,6 +61,52 @@ impl World {
                 self.clients[client].clock.advance_ms(ms);
             }
         }
+        Ok(())
+    }
+
+    /// Some are cut off and come back at once, so that they subscribe while what others write comes in.
+    fn flap(&mut self) -> Checked {
+        for client in 0..self.clients.len() {
+            if self.rng.percent(50) {
+                self.cut(client);
+                self.reconnect_within(client, FLAP_MS);
+            } else {
+                self.append(client)?;
+            }
+        }
+        let ms = self.rng.within(50..600);
+        self.pass(ms)
+    }
+
+    /// The authority loses the last few blocks, and nothing tells of it but the checks. All come back at once with something
+    /// to push. One of them was away meanwhile, so it knows nothing of what was lost, and what it pushes at once takes the
+    /// places of that while the others have only just subscribed.
+    fn relapse(&mut self) -> Checked {
+        self.pass(2000)?;
+        let (away, count) = (self.rng.index(self.clients.len()), self.clients.len());
+        self.cut(away);
+        self.reconnect_at(away, self.now_ms + 3_600_000);
+        let snapshot = self.server.snapshot();
+        self.append((away + 1) % count)?;
+        let ms = self.rng.within(700..4000);
+        self.pass(ms)?;
+        let (feed, namespace) = self.rng.pick(&self.feeds).clone();
+        for _ in 0..self.rng.within(2..5) {
+            self.append_to(away, &feed, &namespace)?;
+        }
+        for client in (0..count).filter(|client| *client != away) {
+            self.append(client)?;
+        }
+        self.server.set_back(&snapshot, true);
+        self.ledger.lose();
+        for client in 0..count {
+            self.cut(client);
+            let within_ms = if client == away { 3 * FLAP_MS } else { FLAP_MS / 4 };
+            self.reconnect_within(client, within_ms);
+        }
+        self.pass(1500)?;
+        // Now and then what has come of it is looked at before anything else can mend it.
+        if self.rng.percent(40) { self.settle() } else { Ok(()) }
     }
 
     /// A client goes on from an older file, its own or another's. What it alone had is gone, and nobody else's fault.

@@ -1,10 +1,11 @@
 //! The world: its nodes, its time, and what happens in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use alluvium_env::sim::Rng;
 use alluvium_feed_protocol::{
-    Advanced, BlockKey, From, Id, Message, Namespace, Push, Request, Response, Selector,
+    Advanced, BlockKey, ErrorCode, ErrorResponse, From, Id, Message, Namespace, Push, Request, Response,
+    Selector,
 };
 use alluvium_feed_replica::{Keep, ReplicaError};
 use alluvium_feeds::Listener;
@@ -36,8 +37,10 @@ pub struct World {
     pub(crate) server: Server,
     pub(crate) clients: Vec<Client>,
     reconnect_ms: Vec<u64>,
-    network: Network,
+    pub(crate) network: Network,
     connections: u64,
+    /// Clients whose token is not good any more.
+    pub(crate) expired: HashSet<usize>,
     /// Up to where each subscription of a connection was sent blocks.
     pushed: HashMap<(u64, Id), u64>,
     pub(crate) ledger: Ledger,
@@ -82,6 +85,7 @@ impl World {
             clients,
             network,
             connections: 0,
+            expired: HashSet::new(),
             pushed: HashMap::new(),
             ledger: Ledger::default(),
             snapshots: Vec::new(),
@@ -170,23 +174,24 @@ impl World {
                 Ok(())
             }
             Action::Replay => self.replay(),
-            action => {
-                self.trouble(action, client);
-                Ok(())
-            }
+            action => self.trouble(action, client),
         }
     }
 
-    fn append(&mut self, client: usize) -> Checked {
+    pub(crate) fn append(&mut self, client: usize) -> Checked {
         let (feed, namespace) = self.rng.pick(&self.feeds).clone();
+        self.append_to(client, &feed, &namespace)
+    }
+
+    pub(crate) fn append_to(&mut self, client: usize, feed: &Id, namespace: &Namespace) -> Checked {
         self.contents += 1;
         let data = format!("{client}/{}", self.contents).into_bytes();
         let space = self.space.clone();
         let replica = self.clients[client].replica();
-        let appended = replica.append(&space, &feed, Some(&namespace), data);
+        let appended = replica.append(&space, feed, Some(namespace), data);
         let appended = appended.map_err(|error| broken("append", &error))?;
         let actor_id = self.clients[client].actor.clone();
-        let key = BlockKey { feed_id: feed, sequence: appended.sequence, actor_id };
+        let key = BlockKey { feed_id: feed.clone(), sequence: appended.sequence, actor_id };
         self.note(|| format!("  {key:?}"));
         self.ledger.promises.push(Promise { key, content: appended.content, client, is_released: false });
         Ok(())
@@ -229,7 +234,7 @@ impl World {
     }
 
     /// Time goes by, event after event.
-    fn pass(&mut self, ms: u64) -> Checked {
+    pub(crate) fn pass(&mut self, ms: u64) -> Checked {
         let end_ms = self.now_ms + ms;
         loop {
             self.pump()?;
@@ -294,12 +299,18 @@ impl World {
             self.clients[client].replica().connected(&space);
         }
         let Some((connection, _)) = self.clients[client].connection else { return Ok(false) };
+        if !self.clients[client].is_up(&space) {
+            return Ok(false);
+        }
         let request = self.clients[client].replica().next_request(&space);
         let request = match request {
             Ok(request) => request,
             Err(error) => return Err(broken("the next request", &error)),
         };
-        let Some(request) = request else { return Ok(false) };
+        let Some(request) = request else {
+            self.clients[client].is_stirred = false;
+            return Ok(false);
+        };
         let is_json = self.rng.percent(50);
         self.note(|| format!("  client {client} asks {request:?}"));
         let mut packet = Packet { client, connection, is_to_server: true, is_json, bytes: Vec::new() };
@@ -318,7 +329,12 @@ impl World {
         let present = self.clients[packet.client].connection.clone();
         let present = present.filter(|(connection, _)| *connection == packet.connection);
         let listener = present.map_or_else(Listener::new, |(_, listener)| listener);
-        let response = self.server.handle(&self.space, request.clone(), &listener);
+        let response = if self.expired.remove(&packet.client) {
+            let request_id = request.request_id().clone();
+            Response::Error(ErrorResponse::new(request_id, ErrorCode::Unauthorized, "the token has expired"))
+        } else {
+            self.server.handle(&self.space, request.clone(), &listener)
+        };
         self.note(|| format!("  answer to client {}: {response:?}", packet.client));
         match (request, &response) {
             (Request::Append(request), Response::Append(response)) => {
@@ -349,6 +365,10 @@ impl World {
     fn send_hints(&mut self) {
         for client in 0..self.clients.len() {
             let Some((connection, listener)) = self.clients[client].connection.clone() else { continue };
+            // A slow reader's hints are merged meanwhile.
+            if self.rng.percent(10) {
+                continue;
+            }
             for hint in listener.take() {
                 let key = (connection, hint.subscription_id.clone());
                 let after = self.pushed.get(&key).copied().filter(|_| self.rng.percent(70));
@@ -382,6 +402,8 @@ impl World {
         #[cfg(feature = "planted-bugs")]
         // Drawn apart, so that a run with this feature is the very run without it until a bug shows.
         alluvium_feed_store::planted::die_between(self.rng.clone().percent(10));
+        let is_expired = matches!(&message, Message::Response(Response::Error(error))
+            if error.code == ErrorCode::Unauthorized.as_str());
         let taken = match message {
             Message::Response(response) => client.replica().answered(&space, response),
             Message::Advanced(Advanced::FeedAdvanced(hint)) => client.replica().hint(&hint),
@@ -394,10 +416,14 @@ impl World {
             return Ok(());
         }
         check::note_starts(self, packet.client);
+        if is_expired {
+            // Whoever runs it gets another token, and connects again.
+            self.cut(packet.client);
+        }
         taken.map_err(|error| broken("an answer", &error))
     }
 
-    fn cut(&mut self, client: usize) {
+    pub(crate) fn cut(&mut self, client: usize) {
         let space = self.space.clone();
         self.clients[client].connection = None;
         self.clients[client].replica().disconnected(&space);
@@ -409,23 +435,41 @@ impl World {
     }
 
     pub(crate) fn reconnect_later(&mut self, client: usize) {
-        self.clients[client].connection = None;
-        self.reconnect_ms[client] = self.now_ms + self.rng.below(RECONNECT_MS_MAX);
+        self.reconnect_within(client, RECONNECT_MS_MAX);
     }
 
-    /// No more trouble: everything must come to agree, and then to rest.
-    fn heal(&mut self) -> Checked {
-        self.note(|| "healing".to_owned());
-        self.network.lost_percent = 0;
-        self.network.doubled_percent = 0;
+    pub(crate) fn reconnect_within(&mut self, client: usize, ms: u64) {
+        let at_ms = self.now_ms + self.rng.below(ms);
+        self.reconnect_at(client, at_ms);
+    }
+
+    pub(crate) fn reconnect_at(&mut self, client: usize, at_ms: u64) {
+        self.clients[client].connection = None;
+        self.reconnect_ms[client] = at_ms;
+    }
+
+    /// No trouble for a while: everything must come to agree.
+    pub(crate) fn settle(&mut self) -> Checked {
+        self.note(|| "settling".to_owned());
+        let network = &mut self.network;
+        let before = (network.lost_percent, network.doubled_percent);
+        network.mend();
+        self.expired.clear();
         let end_ms = self.now_ms + HEALING_MS;
         let mut last = check::at_rest(self);
         while last.is_err() && self.now_ms < end_ms {
             self.pass(20_000)?;
             last = check::at_rest(self);
         }
+        (self.network.lost_percent, self.network.doubled_percent) = before;
         last?;
-        check::during(self)?;
+        check::during(self)
+    }
+
+    /// No more trouble: everything must come to agree, and then to rest.
+    fn heal(&mut self) -> Checked {
+        self.settle()?;
+        self.network.mend();
         let before = self.server.answered;
         self.pass(QUIET_MS)?;
         let asked = self.server.answered - before;

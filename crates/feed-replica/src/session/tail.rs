@@ -21,7 +21,10 @@ impl Replica {
         else {
             return Ok(false);
         };
-        if session.is_replaying || session.is_probe_due || !session.is_confirmed {
+        let is_confirmed = session.is_confirmed;
+        #[cfg(feature = "planted-bugs")]
+        let is_confirmed = is_confirmed || super::is_planted(super::Bug::PushedUnconfirmed);
+        if session.is_replaying || session.is_probe_due || !is_confirmed {
             return Ok(false);
         }
         let (now_ms, space) = (self.now_ms(), pushed.space_id.clone());
