@@ -207,9 +207,13 @@ impl Taking<'_> {
     /// A page is complete for its feeds, so a position in its range that isn't in it is none. What was pruned over there
     /// is the exception: it may stay here. Whether there was any.
     fn revoke(&self, pruned_below: u64, confirmed: &HashSet<u64>) -> StoreResult<bool> {
-        let feeds: HashSet<i64> = self.asked.lanes.iter().map(|lane| lane.feed).collect();
+        let starts: HashMap<i64, Option<u64>> =
+            self.asked.lanes.iter().map(|lane| (lane.feed, lane.from)).collect();
+        // Nothing is taken from before a feed's start, so nothing there is confirmed either.
         let is_void = |position: u64, holder: &Holder| {
-            feeds.contains(&holder.feed) && position >= pruned_below && !confirmed.contains(&position)
+            starts.get(&holder.feed).is_some_and(|from| from.is_some_and(|from| from <= position))
+                && position >= pruned_below
+                && !confirmed.contains(&position)
         };
         let mut has_revoked = false;
         for (position, holder) in &self.holders {

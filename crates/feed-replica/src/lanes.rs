@@ -2,7 +2,8 @@
 //!
 //! Most feeds are in the *tail* lane: they have one cursor and one subscription. A feed that was added later, or whose
 //! start was moved back, is *behind*: it is pulled by itself up to the tail's cursor and joins the tail there. A feed
-//! whose start lies *ahead* of the tail's cursor waits until the tail has passed it.
+//! whose start lies *ahead* of the tail's cursor waits until the tail has passed it. Where all of them lie ahead of the head
+//! of the space, they are a tail that begins there: the cursor never goes where no answer has been.
 
 use alluvium_feed_protocol::{Check, Id};
 use alluvium_feed_store::StoreResult;
@@ -60,13 +61,14 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// Lets feeds join the tail that have come to its cursor. An empty tail goes to the first feed that is ready. Whether
-/// anything has changed.
+/// Lets feeds join the tail that have come to its cursor. An empty tail goes to the first feed, if that is no further than
+/// any answer has told. Whether anything has changed.
 pub(crate) fn join(connection: &Connection, state: &mut SyncState, lanes: &mut [Lane]) -> StoreResult<bool> {
     let mut has_changed = false;
     if !lanes.iter().any(Lane::is_tail)
         && let Some(first) = lanes.iter().filter_map(|lane| lane.pulled_to).min()
         && first != state.tail.position
+        && first <= state.seen.position
     {
         let check = match first {
             0 => Some(Check::START),
@@ -82,4 +84,28 @@ pub(crate) fn join(connection: &Connection, state: &mut SyncState, lanes: &mut [
         has_changed = true;
     }
     Ok(has_changed)
+}
+
+/// Makes a tail at the head of the space of feeds that all begin after it, so that news of them come at once. Not where one
+/// is ready to be pulled. Whether there is something to pull or to wait for then.
+pub(crate) fn join_at_head(
+    connection: &Connection,
+    space: &Id,
+    state: &mut SyncState,
+    head: Place,
+) -> StoreResult<bool> {
+    let lanes = all(connection, space)?;
+    if lanes.iter().any(Lane::is_tail) {
+        return Ok(false);
+    }
+    let mut ahead: Vec<&Lane> = lanes.iter().filter(|lane| lane.pulled_to.is_some()).collect();
+    let count = ahead.len();
+    ahead.retain(|lane| lane.pulled_to > Some(head.position));
+    if ahead.len() == count && count > 0 {
+        state.tail = head;
+        for lane in ahead {
+            set(connection, lane.feed, lane.from, None)?;
+        }
+    }
+    Ok(count > 0)
 }

@@ -69,15 +69,45 @@ pub fn key_at(connection: &Connection, space: i64, position: u64) -> StoreResult
     found.map(key).transpose()
 }
 
-/// The check at a position, where that block is kept.
+/// Of how many positions, the last ones of a space, the checks outlive their blocks. They are some twenty bytes each.
+pub const PRUNED_CHECKS_MAX: u64 = 1_000_000;
+
+/// The check at a position, where that block is kept or was pruned among the last [`PRUNED_CHECKS_MAX`].
 pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<Check>> {
     if position == 0 {
         return Ok(Some(Check::START));
     }
-    let sql = "SELECT positionCheck FROM blocks WHERE spaceKey = ?1 AND position = ?2";
+    let sql = "SELECT positionCheck FROM blocks WHERE spaceKey = ?1 AND position = ?2 UNION ALL \
+               SELECT positionCheck FROM prunedChecks WHERE spaceKey = ?1 AND position = ?2 LIMIT 1";
     let found: Option<Option<i64>> =
         connection.prepare_cached(sql)?.query_row((space, position), |row| row.get(0)).optional()?;
     Ok(found.flatten().map(check_from_sql))
+}
+
+/// Removes a feed's blocks below a position, and keeps their checks: any of these positions may be the last that some
+/// client has seen. Of positions that are further than [`PRUNED_CHECKS_MAX`] below `next_position` no check is kept.
+pub fn prune(
+    connection: &Connection,
+    space: i64,
+    feed: i64,
+    below: u64,
+    next_position: u64,
+) -> StoreResult<()> {
+    let first_kept = next_position.saturating_sub(PRUNED_CHECKS_MAX);
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO prunedChecks (spaceKey, position, positionCheck) \
+             SELECT spaceKey, position, positionCheck FROM blocks \
+             WHERE feedPrivateId = ?1 AND position >= ?2 AND position < ?3 AND positionCheck IS NOT NULL",
+        )?
+        .execute((feed, first_kept, below))?;
+    connection
+        .prepare_cached("DELETE FROM prunedChecks WHERE spaceKey = ?1 AND position < ?2")?
+        .execute((space, first_kept))?;
+    connection
+        .prepare_cached("DELETE FROM blocks WHERE feedPrivateId = ?1 AND position < ?2")?
+        .execute((feed, below))?;
+    Ok(())
 }
 
 /// Stores a block; its key must be free. Returns its row.

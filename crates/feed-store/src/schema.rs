@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::{StoreError, StoreResult};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -133,6 +133,17 @@ UPDATE feeds SET lastTimestamp = (
   SELECT timestamp FROM blocks b
   WHERE b.feedPrivateId = feeds.feedPrivateId AND b.position = feeds.headPosition
 );
+";
+
+/// The second statement mends replicas whose tail waited above the head.
+const FOURTH: &str = r"
+CREATE TABLE prunedChecks (
+  spaceKey INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  positionCheck INTEGER NOT NULL,
+  PRIMARY KEY (spaceKey, position)
+) STRICT, WITHOUT ROWID;
+UPDATE syncState SET tailCursor = seenPosition, tailCheck = seenCheck WHERE tailCursor > seenPosition;
 ";
 
 /// Whether a file has just the steps that are known here.

@@ -1,11 +1,11 @@
 //! Pruning: old blocks of a feed are removed for good.
 //!
 //! Positions and sequences are never used again: both come from counters, not from what is stored. Readers are told from
-//! where on a feed is complete.
+//! where on a feed is complete. The checks at the positions stay, so that who stands at one still notices another history.
 
 use alluvium_feed_protocol::Id;
 use alluvium_feed_store::rusqlite::Connection;
-use alluvium_feed_store::{feeds, spaces};
+use alluvium_feed_store::{blocks, feeds, spaces};
 
 use crate::failure::Failure;
 
@@ -26,9 +26,7 @@ pub(crate) fn apply(
     if count == 0 {
         return Ok(0);
     }
-    connection
-        .prepare_cached("DELETE FROM blocks WHERE feedPrivateId = ?1 AND position < ?2")?
-        .execute((feed.private_id, below))?;
+    blocks::prune(connection, space.key, feed.private_id, below, space.next_position)?;
     let sql = "SELECT min(position) FROM blocks WHERE feedPrivateId = ?1";
     feed.first_position = connection.prepare_cached(sql)?.query_row([feed.private_id], |row| row.get(0))?;
     feed.block_count = feed.block_count.saturating_sub(count);

@@ -17,7 +17,7 @@ use crate::subscribe;
 pub(crate) type Expected<'a> = (Option<&'a Token>, Option<u64>, Option<Check>);
 
 /// Whether a client's knowledge is still part of this history. What can't be told any more counts as known: where the block
-/// was pruned. To take that for another history would have everything pushed again that was pruned on purpose.
+/// was pruned very long ago, or before checks were kept. To take that for another history would have everything pushed again that was pruned on purpose.
 pub(crate) fn knows_history(
     connection: &Connection,
     space: &spaces::Space,

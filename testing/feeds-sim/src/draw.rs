@@ -24,7 +24,7 @@ pub(crate) struct Profile {
 impl Profile {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let loses = rng.percent(50);
-        let mut profile = Self {
+        Self {
             clients: usize::try_from(rng.within(2..6)).unwrap_or(2),
             feeds: usize::try_from(rng.within(1..6)).unwrap_or(1),
             wipes: loses && rng.percent(40),
@@ -36,10 +36,7 @@ impl Profile {
             clock_jumps: rng.percent(40),
             lost_percent: *rng.pick(&[0, 5, 20]),
             doubled_percent: *rng.pick(&[0, 10]),
-        };
-        // What was pruned has no check, and counts as known: only a guard then tells that a server was set back.
-        profile.sets_guard_back &= !profile.prunes;
-        profile
+        }
     }
 }
 

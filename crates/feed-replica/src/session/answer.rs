@@ -122,7 +122,11 @@ impl Replica {
                     let start = page.since_position.unwrap_or(1);
                     replicate::resolve_since(transaction, space, time, start, now_ms)?;
                 }
-                state.see(Place { position: page.next_cursor, check: page.check });
+                let head = Place { position: page.next_cursor, check: page.check };
+                state.see(head);
+                if lanes::join_at_head(transaction, space, &mut state, head)? {
+                    session.pull_due_ms = now_ms;
+                }
             }
             ok(&mut state, now_ms);
             state::store(transaction, space, &state)?;

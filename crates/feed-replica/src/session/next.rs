@@ -144,8 +144,10 @@ impl Replica {
         if tail.is_empty() {
             session.subscription = None;
         }
-        if tail.is_empty() && session.pull_due_ms <= now_ms && view.state.token.is_some() {
-            // Nothing to pull, but what was pushed may have been lost over there.
+        let may_wait = view.state.token.is_some() || !view.lanes.is_empty();
+        if tail.is_empty() && session.pull_due_ms <= now_ms && may_wait {
+            // Nothing to pull, but what was pushed may have been lost over there; or nobody knows yet whether what is
+            // replicated begins after the head.
             return Ok(Some(probe(view)));
         }
         let behind = self.behind(session, view);

@@ -160,6 +160,35 @@ fn pruned_blocks_are_gone_and_said_to_be_and_their_numbers_stay_used() {
 }
 
 #[test]
+fn every_position_tells_another_history_whatever_was_pruned() {
+    let mut authority = filled();
+    let at = |authority: &Authority, position| {
+        let cursor = Some(position - 1);
+        let page = authority.query(QueryRequest { cursor, limit: Some(1), ..QueryRequest::default() });
+        (position, page.check.unwrap())
+    };
+    let checks: Vec<_> = (1..=10).map(|position| at(&authority, position)).collect();
+    let knows = |authority: &Authority, position, check| {
+        let (expected_position, expected_check) = (Some(position), Some(check));
+        !authority.query(QueryRequest { expected_position, expected_check, ..QueryRequest::default() }).reset
+    };
+    // A part of a feed, another one, the head, and what follows on it.
+    for (feed, below) in [("even", 6), ("odd", 5), ("odd", 100), ("even", 100)] {
+        authority.service().prune(&id("space"), &id(feed), below).unwrap();
+        for (position, check) in &checks {
+            assert!(knows(&authority, *position, *check), "{position} once {feed} goes below {below}");
+            let another = Check(check.0 ^ 1);
+            assert!(!knows(&authority, *position, another), "{position} once {feed} goes below {below}");
+        }
+    }
+    authority.append(append(vec![block("odd", "a", 10, "x")]));
+    authority.restart();
+    for (position, check) in checks {
+        assert!(knows(&authority, position, check) && !knows(&authority, position, Check(check.0 ^ 1)));
+    }
+}
+
+#[test]
 fn listings_come_in_pages_by_name() {
     let authority = Authority::new();
     let blocks = (0..7).map(|number| block(&format!("feed-{number}"), "a", 0, "x")).collect();

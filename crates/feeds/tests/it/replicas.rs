@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{
-    Advanced, BlocksPushed, Data, From, Id, Limits, Request, Response, Selector, SubscribeResponse, Token,
-    signature,
+    Advanced, BlocksPushed, Data, FeedAdvanced, From, Id, Limits, QueryRequest, Request, Response, Selector,
+    SubscribeResponse, Token, signature,
 };
 use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
+use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{Cypher, Durability};
 use alluvium_feeds::{Listener, Principal, Service};
 use ed25519_dalek::SigningKey;
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use crate::support::{Authority, id, namespace};
+use crate::support::{Authority, append, block, id, namespace};
 
 struct Direct {
     service: Arc<Service>,
@@ -52,6 +53,16 @@ impl Peer {
     fn new(options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let replica = Replica::open(&folder.path().join("r.sqlite"), None, Env::real(), options).unwrap();
+        Self { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder }
+    }
+
+    /// Another one that has what this one has now.
+    fn copy(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sqlite");
+        let connection = Connection::open(self.folder.path().join("r.sqlite")).unwrap();
+        connection.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
+        let replica = Replica::open(&path, None, Env::real(), options()).unwrap();
         Self { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder }
     }
 
@@ -381,4 +392,116 @@ async fn a_replica_knows_from_where_a_pruned_feed_is_complete() {
     reader.until(&fresh, |reader| reader.is_settled() && !fresh.after(0).blocks.is_empty()).await;
     let known = reader.replica.lock().feeds(&id("space")).unwrap();
     assert!(known.iter().all(|feed| feed.pruned_below.is_none()));
+}
+
+#[tokio::test]
+async fn a_server_set_back_with_its_guard_is_noticed_where_the_last_block_seen_was_pruned() {
+    let authority = Authority::new();
+    let (writer, reader) = (Peer::new(options()), Peer::new(options()));
+    for text in ["one", "two", "three"] {
+        writer.write("f", text);
+    }
+    writer.until(&authority, Peer::is_settled).await;
+    reader.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    reader.until(&authority, |reader| reader.read("f").len() == 3 && reader.is_settled()).await;
+    // The same authority as it would be if it had lost all of that and been written to again: under the same token.
+    for pruned in [1, 2, 3] {
+        let again = Authority::new();
+        for sequence in 0..3 {
+            let feed = if sequence + 1 == pruned { "g" } else { "f" };
+            again.append(append(vec![block(feed, "z", sequence, "theirs")]));
+        }
+        assert_eq!(again.after(0).server_token, authority.after(0).server_token);
+        again.service().prune(&id("space"), &id("g"), pruned + 1).unwrap();
+        let copy = reader.copy();
+        copy.replica.lock().connected(&id("space"));
+        copy.ask_all(&again);
+        let theirs = copy.read("f").into_iter().filter(|(_, text)| text == "theirs").count();
+        assert_eq!(theirs, 2, "{pruned} is pruned");
+        // And what was lost over there is there again.
+        assert_eq!(again.after(0).blocks.len(), 5, "{pruned} is pruned");
+    }
+}
+
+/// Asks until nothing more is to be asked; how many requests and how many appends that were.
+fn asked_of(peer: &Peer, authority: &Authority) -> (usize, usize) {
+    let (mut requests, mut appends) = (0, 0);
+    let mut replica = peer.replica.lock();
+    while let Some(request) = replica.next_request(&id("space")).unwrap() {
+        requests += 1;
+        appends += usize::from(matches!(request, Request::Append(_)));
+        assert!(requests < 50, "no end of it: {request:?}");
+        let answer = authority.handle(request);
+        replica.answered(&id("space"), answer).unwrap();
+    }
+    (requests, appends)
+}
+
+#[test]
+fn feeds_that_begin_ahead_of_the_head_are_waited_for_without_asking_all_the_time() {
+    let far = ("f", From::Position(10));
+    let near = ("g", From::Beginning);
+    let further = ("g", From::Position(12));
+    for choices in
+        [vec![far.clone()], vec![far.clone(), near.clone()], vec![near, far.clone()], vec![far, further]]
+    {
+        let authority = Authority::new();
+        let put = |sequence| {
+            authority.append(append(vec![block("f", "z", sequence, "x"), block("g", "z", sequence, "x")]));
+        };
+        put(0);
+        let peer = Peer::new(options());
+        peer.replica.lock().connected(&id("space"));
+        for (feed, from) in &choices {
+            peer.replica.lock().replicate(&id("space"), &id(feed), from.clone()).unwrap();
+            asked_of(&peer, &authority);
+        }
+        // What is written here before the start is pushed once, and keeps its place.
+        peer.write("f", "own");
+        assert_eq!(asked_of(&peer, &authority).1, 1, "{choices:?}");
+        put(1);
+        peer.replica.lock().connected(&id("space"));
+        assert_eq!(asked_of(&peer, &authority).1, 0, "{choices:?}");
+        // The head passes the starts.
+        for sequence in 2..6 {
+            put(sequence);
+        }
+        peer.replica.lock().connected(&id("space"));
+        asked_of(&peer, &authority);
+        for (feed, from) in &choices {
+            let start = if let From::Position(start) = from { *start } else { 1 };
+            let is_due = |position: &u64| *position >= start;
+            let there =
+                authority.query(QueryRequest { feed_ids: Some(vec![id(feed)]), ..QueryRequest::default() });
+            let there = there.blocks.iter().filter_map(|block| block.position);
+            let there: Vec<u64> = there.filter(is_due).collect();
+            let here: Vec<u64> = peer.read(feed).iter().filter_map(|(position, _)| *position).collect();
+            let here: Vec<u64> = here.into_iter().filter(is_due).collect();
+            assert!(!there.is_empty(), "{choices:?}");
+            assert_eq!(here, there, "{choices:?}, {feed}");
+        }
+        let status = peer.replica.lock().status(&id("space")).unwrap();
+        assert!(status.is_done(), "{choices:?}: {status:?}");
+    }
+}
+
+#[test]
+fn news_of_a_feed_that_begins_ahead_of_the_head_come_by_themselves() {
+    let authority = Authority::new();
+    authority.append(append(vec![block("f", "z", 0, "x")]));
+    let reader = Peer::new(options());
+    reader.replica.lock().replicate(&id("space"), &id("f"), From::Position(3)).unwrap();
+    let subscription = attached(&reader, &authority);
+    asked_of(&reader, &authority);
+    authority.append(append(vec![block("f", "z", 1, "too early"), block("f", "z", 2, "news")]));
+    let hint = FeedAdvanced {
+        space_id: id("space"),
+        subscription_id: subscription.subscription_id,
+        position: 3,
+        feed_ids: vec![id("f")],
+        count: 2,
+    };
+    reader.replica.lock().hint(&hint).unwrap();
+    asked_of(&reader, &authority);
+    assert_eq!(reader.read("f"), [(Some(3), "news".to_owned())]);
 }

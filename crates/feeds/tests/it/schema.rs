@@ -75,17 +75,22 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     let path = folder.path().join("f.sqlite");
     drop(Database::open(&path, Durability::Process).unwrap());
     let connection = Connection::open(&path).unwrap();
-    let older = "DROP TABLE settings; ALTER TABLE replication DROP COLUMN fromTime;
+    let older = "DROP TABLE settings; DROP TABLE prunedChecks; ALTER TABLE replication DROP COLUMN fromTime;
                  ALTER TABLE feeds DROP COLUMN lastTimestamp;
                  DELETE FROM migrations WHERE version > 1;
                  INSERT INTO feeds (feedPrivateId, spaceId, feedId, headPosition) VALUES (1, 's', 'f', 7);
                  INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, insertionTimestamp,
-                 timestamp, dataHash, data) VALUES (1, 1, 7, 0, 'a', 0, 42, x'00', x'01');";
+                 timestamp, dataHash, data) VALUES (1, 1, 7, 0, 'a', 0, 42, x'00', x'01');
+                 INSERT INTO syncState (spaceId, tailCursor, tailCheck, seenPosition, seenCheck)
+                 VALUES ('ahead', 9, NULL, 4, 44), ('behind', 3, 33, 5, 55);";
     connection.execute_batch(older).unwrap();
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);
-        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3"]);
+        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4"]);
+        assert!(strings(&connection, "SELECT CAST(position AS TEXT) FROM prunedChecks").is_empty());
+        let tails = "SELECT spaceId || tailCursor || '/' || tailCheck FROM syncState ORDER BY spaceId";
+        assert_eq!(strings(&connection, tails), ["ahead4/44", "behind3/33"]);
         assert!(strings(&connection, "SELECT name FROM settings").is_empty());
         assert_eq!(strings(&connection, "SELECT CAST(lastTimestamp AS TEXT) FROM feeds"), ["42"]);
     }
