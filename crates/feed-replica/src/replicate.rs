@@ -28,7 +28,9 @@ impl Replica {
             spaces::find_or_create(transaction, space)?;
             Ok(set_feed(transaction, space, row.private_id, from, true, now_ms)?)
         })?;
-        self.session(space).pull_at(now_ms);
+        let session = self.session(space);
+        session.pull_at(now_ms);
+        session.push_at(now_ms);
         Ok(())
     }
 
@@ -37,6 +39,9 @@ impl Replica {
         let now_ms = self.now_ms();
         self.database.write::<_, ReplicaError>(|transaction| {
             let row = feeds::find_or_create(transaction, space, feed)?;
+            if keep == Keep::All {
+                unsettle(transaction, space, row.private_id, u64::MAX >> 1)?;
+            }
             transaction
                 .prepare_cached(
                     "INSERT INTO replication (feedPrivateId, mode, isExplicit, requestedAt) \
@@ -49,6 +54,7 @@ impl Replica {
                 Keep::Unpushed => Ok(drop_below(transaction, row.private_id, u64::MAX >> 1)?),
             }
         })?;
+        self.session(space).push_at(now_ms);
         self.changed();
         Ok(())
     }
@@ -83,6 +89,9 @@ impl Replica {
             transaction
                 .prepare_cached("DELETE FROM selectors WHERE spaceId = ?1 AND selector = ?2")?
                 .execute((space.as_str(), &text))?;
+            for lane in lanes::all(transaction, space)? {
+                unsettle(transaction, space, lane.feed, u64::MAX >> 1)?;
+            }
             transaction
                 .prepare_cached(
                     "DELETE FROM replication WHERE isExplicit = 0 AND feedPrivateId IN \
@@ -92,7 +101,9 @@ impl Replica {
             Ok(())
         })?;
         // What other rules pick comes back with the next listing.
-        self.session(space).list_at(now_ms);
+        let session = self.session(space);
+        session.list_at(now_ms);
+        session.push_at(now_ms);
         Ok(())
     }
 
@@ -160,6 +171,7 @@ fn set_feed(
         }
         (Some(start), _) => Some(start - 1),
     };
+    unsettle(connection, space, feed, start.unwrap_or(u64::MAX >> 1))?;
     connection
         .prepare_cached(
             "INSERT INTO replication (feedPrivateId, mode, isExplicit, fromPosition, pulledTo, requestedAt, fromTime) \
@@ -287,6 +299,27 @@ fn is_known(from: From) -> bool {
         From::Beginning | From::Position(_) => true,
         From::Current | From::Since(_) => false,
     }
+}
+
+/// Takes away the positions of a feed that wait for a pull to confirm them, where none will: from where the feed is complete
+/// up to below its new start. After a server was set back they may be other blocks' by now. Who has such a block answers
+/// with its position when it is pushed again.
+fn unsettle(connection: &Connection, space: &Id, feed: i64, below: u64) -> StoreResult<()> {
+    let sql = "SELECT fromPosition, pulledTo FROM replication WHERE feedPrivateId = ?1 AND mode = 'from'";
+    let before: Option<(Option<u64>, Option<u64>)> =
+        connection.prepare_cached(sql)?.query_row([feed], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    // Where the start was not known there was nothing that it would have confirmed.
+    let Some((Some(_), pulled_to)) = before else { return Ok(()) };
+    let complete_to = match pulled_to {
+        Some(pulled_to) => pulled_to,
+        None => state::load(connection, space)?.tail.position,
+    };
+    connection
+        .prepare_cached(
+            "UPDATE blocks SET position = NULL WHERE feedPrivateId = ?1 AND position > ?2 AND position < ?3",
+        )?
+        .execute((feed, complete_to, below))?;
+    Ok(())
 }
 
 fn drop_below(connection: &Connection, feed: i64, from: u64) -> StoreResult<()> {

@@ -66,6 +66,15 @@ impl Peer {
         Self { replica: Arc::new(Mutex::new(replica)), wake: Arc::default(), folder }
     }
 
+    /// The positions that the blocks of a feed have here, settled or not.
+    fn positions(&self, feed: &str) -> Vec<Option<u64>> {
+        let connection = Connection::open(self.folder.path().join("r.sqlite")).unwrap();
+        let sql = "SELECT b.position FROM blocks b JOIN feeds f USING (feedPrivateId) WHERE f.feedId = ?1 ORDER BY 1";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([feed], |row| row.get(0)).unwrap();
+        rows.map(|row| row.unwrap()).collect()
+    }
+
     fn write(&self, feed: &str, data: &str) {
         let feed = id(feed);
         let data = data.as_bytes().to_vec();
@@ -504,4 +513,51 @@ fn news_of_a_feed_that_begins_ahead_of_the_head_come_by_themselves() {
     reader.replica.lock().hint(&hint).unwrap();
     asked_of(&reader, &authority);
     assert_eq!(reader.read("f"), [(Some(3), "news".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_choice_made_while_everything_is_pulled_anew_leaves_no_position_of_before() {
+    let authority = Authority::new();
+    let writer = Peer::new(options());
+    writer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    for text in ["one", "two", "three"] {
+        writer.write("f", text);
+    }
+    let is_there = |peer: &Peer| peer.is_settled() && peer.read("f").iter().all(|block| block.0.is_some());
+    writer.until(&authority, is_there).await;
+    let choices: [fn(&mut Replica); 4] = [
+        |replica| replica.replicate(&id("space"), &id("f"), From::Current).unwrap(),
+        |replica| replica.replicate(&id("space"), &id("f"), From::Position(9)).unwrap(),
+        |replica| replica.stop_replicating(&id("space"), &id("f"), Keep::All).unwrap(),
+        |replica| replica.replicate(&id("space"), &id("f"), From::Beginning).unwrap(),
+    ];
+    for (number, choose) in choices.iter().enumerate() {
+        // The same authority as it would be if it had lost all of that and been written to again: under the same token.
+        let again = Authority::new();
+        again.append(append((0..4).map(|sequence| block("g", "z", sequence, "theirs")).collect()));
+        let copy = writer.copy();
+        {
+            let mut replica = copy.replica.lock();
+            replica.connected(&id("space"));
+            // Until the answer that says that the history is another one.
+            loop {
+                let request = replica.next_request(&id("space")).unwrap().unwrap();
+                let answer = again.handle(request);
+                let is_reset = matches!(&answer, Response::Query(page) if page.reset);
+                replica.answered(&id("space"), answer).unwrap();
+                if is_reset {
+                    break;
+                }
+            }
+            choose(&mut replica);
+        }
+        asked_of(&copy, &again);
+        let there = again.query(QueryRequest { feed_ids: Some(vec![id("f")]), ..QueryRequest::default() });
+        let there: Vec<_> = there.blocks.iter().map(|block| block.position).collect();
+        assert_eq!(there.len(), 3, "choice {number}");
+        let status = copy.replica.lock().status(&id("space")).unwrap();
+        assert_eq!(status.blocks_to_push, 0, "choice {number}");
+        let here = copy.positions("f");
+        assert_eq!(here, there, "choice {number}");
+    }
 }
