@@ -421,6 +421,7 @@ async fn a_server_set_back_with_its_guard_is_noticed_where_the_last_block_seen_w
             again.append(append(vec![block(feed, "z", sequence, "theirs")]));
         }
         assert_eq!(again.after(0).server_token, authority.after(0).server_token);
+        again.append(append(vec![block("h", "z", 0, "theirs")]));
         again.service().prune(&id("space"), &id("g"), pruned + 1).unwrap();
         let copy = reader.copy();
         copy.replica.lock().connected(&id("space"));
@@ -428,7 +429,7 @@ async fn a_server_set_back_with_its_guard_is_noticed_where_the_last_block_seen_w
         let theirs = copy.read("f").into_iter().filter(|(_, text)| text == "theirs").count();
         assert_eq!(theirs, 2, "{pruned} is pruned");
         // And what was lost over there is there again.
-        assert_eq!(again.after(0).blocks.len(), 5, "{pruned} is pruned");
+        assert_eq!(again.after(0).blocks.len(), 6, "{pruned} is pruned");
     }
 }
 
@@ -443,6 +444,7 @@ fn asked_of(peer: &Peer, authority: &Authority) -> (usize, usize) {
         let answer = authority.handle(request);
         replica.answered(&id("space"), answer).unwrap();
     }
+    assert_eq!(replica.status(&id("space")).unwrap().last_error, None);
     (requests, appends)
 }
 
