@@ -453,9 +453,7 @@ fn feeds_that_begin_ahead_of_the_head_are_waited_for_without_asking_all_the_time
     let far = ("f", From::Position(10));
     let near = ("g", From::Beginning);
     let further = ("g", From::Position(12));
-    for choices in
-        [vec![far.clone()], vec![far.clone(), near.clone()], vec![near, far.clone()], vec![far, further]]
-    {
+    for choices in [vec![far], vec![far, near], vec![near, far], vec![far, further]] {
         let authority = Authority::new();
         let put = |sequence| {
             authority.append(append(vec![block("f", "z", sequence, "x"), block("g", "z", sequence, "x")]));
@@ -464,7 +462,7 @@ fn feeds_that_begin_ahead_of_the_head_are_waited_for_without_asking_all_the_time
         let peer = Peer::new(options());
         peer.replica.lock().connected(&id("space"));
         for (feed, from) in &choices {
-            peer.replica.lock().replicate(&id("space"), &id(feed), from.clone()).unwrap();
+            peer.replica.lock().replicate(&id("space"), &id(feed), *from).unwrap();
             asked_of(&peer, &authority);
         }
         // What is written here before the start is pushed once, and keeps its place.
