@@ -101,10 +101,8 @@ pub(crate) fn backups(config: &Config, sight: &Sight, backend: Backend) -> Backu
         StoreChoice::Sqlite(path) => Some(path.clone()),
     };
     let feeds = config.feeds.then_some(config.data_dir.as_path());
-    let keeper = config
-        .backup_dir
-        .clone()
-        .map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
+    let folder = config.backup_dir.clone();
+    let keeper = folder.map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
     watch::watch_backups(sight, keeper.as_ref());
     Backups::new(keeper)
 }

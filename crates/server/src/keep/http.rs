@@ -95,7 +95,8 @@ async fn list(keeper: Arc<Keeper>) -> Response {
                 .iter()
                 .map(|(name, taken_ms)| format!("{{\"name\":\"{name}\",\"taken_ms\":{taken_ms}}}"))
                 .collect();
-            json(StatusCode::OK, format!("{{\"backups\":[{}]}}\n", items.join(",")))
+            let list = format!("{{\"backups\":[{}]}}\n", items.join(","));
+            json(StatusCode::OK, list)
         }
         Ok(Err(error)) => {
             tracing::error!(%error, "backups cannot be listed");
