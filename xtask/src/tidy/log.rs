@@ -38,7 +38,9 @@ pub(crate) fn problems(files: &[File]) -> Vec<String> {
 /// The crate of a production file.
 fn package(path: &str) -> Option<&str> {
     let (package, rest) = path.strip_prefix("crates/")?.split_once('/')?;
-    let is_code = rest.starts_with("src/") && path.ends_with(".rs") && !rest.contains("/tests");
+    let is_code = rest.starts_with("src/")
+        && path.rsplit_once('.').is_some_and(|(_, extension)| extension == "rs")
+        && !rest.contains("/tests");
     (is_code && !PASSED_OVER.contains(&package)).then_some(package)
 }
 

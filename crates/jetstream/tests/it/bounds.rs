@@ -133,7 +133,8 @@ async fn an_address_reads_so_many_bytes_of_files_a_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_accounts_of_all_filters_together_are_bounded() {
     let world = World::with(Options { filter_dids_max: 5, ..Options::default() });
-    let filter = |count: usize| (0..count).map(|n| format!("&wantedDids=did:web:a{n}")).collect::<String>();
+    let names = |count: usize| (0..count).map(|n| format!("&wantedDids=did:web:a{n}")).collect::<Vec<_>>();
+    let filter = |count: usize| names(count).concat();
     let mut first = world.subscribe(&format!("/subscribe?{}", filter(3))).await;
     let (status, text) = world.refused(&format!("/subscribe?{}", filter(3))).await;
     assert_eq!((status, text.contains("too many accounts")), (503, true), "{text}");
