@@ -10,7 +10,9 @@ use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_feed_protocol::Id;
 
 /// The file, in the folder of all spaces.
-const FILE: &str = "server-id";
+pub(crate) const FILE: &str = "server-id";
+/// What a name begins with; 32 lower-case hexadecimal digits follow.
+const MARK: &str = "srv_";
 /// Longest file that is read, in bytes.
 const BYTES_MAX: u64 = 128;
 
@@ -30,7 +32,7 @@ pub(crate) fn of_folder(folder: &Path, env: &Env) -> Id {
 
 fn drawn(env: &Env) -> Id {
     #[expect(clippy::expect_used, reason = "letters and digits are an identifier")]
-    Id::parse(&format!("srv_{:032x}", env.random.next_u128())).expect("letters and digits")
+    Id::parse(&format!("{MARK}{:032x}", env.random.next_u128())).expect("letters and digits")
 }
 
 /// The name in the file; none if there is no file, or no name in it.
@@ -42,7 +44,16 @@ fn read(folder: &Path, disk: &dyn Disk) -> io::Result<Option<Id>> {
     let file = disk.open(&path, OpenMode::Read)?;
     let mut bytes = vec![0; usize::try_from(file.len()?.min(BYTES_MAX)).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
-    Ok(str::from_utf8(&bytes).ok().and_then(|text| Id::parse(text).ok()))
+    let is_name = |text: &&str| {
+        let digits = text.strip_prefix(MARK).unwrap_or_default();
+        digits.len() == 32 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    Ok(str::from_utf8(&bytes).ok().filter(is_name).and_then(|text| Id::parse(text).ok()))
+}
+
+/// Whether a folder has the file, and in it no name. A start gives it another one.
+pub(crate) fn is_damaged(folder: &Path, disk: &dyn Disk) -> io::Result<bool> {
+    Ok(disk.exists(&folder.join(FILE))? && read(folder, disk)?.is_none())
 }
 
 fn keep(folder: &Path, disk: &dyn Disk, id: &Id) -> io::Result<()> {
@@ -74,10 +85,13 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a file is damaged behind the back of the code under test")]
     fn what_is_no_name_is_replaced_by_one() {
         let folder = tempfile::tempdir().unwrap();
-        for damaged in [&b""[..], b"\xff\xfe", b"a\nb"] {
+        for damaged in [&b""[..], b"\xff\xfe", b"a\nb", b"srv_0123456789abcdef0123456789abcdeF"] {
             std::fs::write(folder.path().join(FILE), damaged).unwrap();
-            let name = of_folder(folder.path(), &Env::real());
-            assert_eq!(of_folder(folder.path(), &Env::real()), name, "{damaged:?}");
+            let env = Env::real();
+            assert!(is_damaged(folder.path(), env.disk.as_ref()).unwrap(), "{damaged:?}");
+            let name = of_folder(folder.path(), &env);
+            assert_eq!(of_folder(folder.path(), &env), name, "{damaged:?}");
+            assert!(!is_damaged(folder.path(), env.disk.as_ref()).unwrap());
         }
     }
 }

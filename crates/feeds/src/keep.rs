@@ -12,6 +12,7 @@ use alluvium_feed_store::{StoreError, spaces};
 
 use crate::ground::{DATABASE, is_folder_name, name_of_folder};
 use crate::guard::{self, Guard};
+use crate::identity;
 
 /// The lock of a folder of spaces.
 pub(crate) const LOCK: &str = "lock";
@@ -133,6 +134,11 @@ pub fn copy(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepEr
 pub fn check(disk: &dyn Disk, folder: &Path, report: &mut dyn FnMut(Finding)) -> Result<Checked, KeepError> {
     let _lock = lock(disk, folder)?;
     let mut checked = Checked::default();
+    let name = folder.join(identity::FILE);
+    if identity::is_damaged(folder, disk).map_err(disk_error(&name))? {
+        let what = "no name of a server is in it".to_owned();
+        report(Finding { file: name, at: None, what, is_fault: true });
+    }
     for space in space_folders(disk, folder)? {
         check_space(disk, &space, &mut checked, report)?;
     }
