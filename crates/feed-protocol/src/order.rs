@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::Block;
+use crate::limits::NUMBER_MAX;
 
 /// Positioned blocks first, by position; the others after them by sequence, then by the actor's bytes.
 pub fn compare(a: &Block, b: &Block) -> Ordering {
@@ -17,7 +18,9 @@ fn key(block: &Block) -> (bool, u64, u64, &str) {
     }
 }
 
-/// The sequence of the next block of a feed whose highest known one is `last`.
-pub fn next_sequence(last: Option<u64>) -> u64 {
-    last.map_or(0, |last| last + 1)
+/// The sequence of the next block of a feed whose highest known one is `last`; `None` if there is no higher one that a
+/// message can say.
+pub fn next_sequence(last: Option<u64>) -> Option<u64> {
+    let Some(last) = last else { return Some(0) };
+    last.checked_add(1).filter(|next| *next <= NUMBER_MAX)
 }

@@ -86,11 +86,14 @@ impl Replica {
         data: Vec<u8>,
         now_ms: u64,
     ) -> ReplicaResult<Block> {
+        // A block that no message can carry would hold up everything behind it.
+        let sequence = order::next_sequence(last.map(|(sequence, _)| *sequence));
+        let sequence = sequence.ok_or_else(|| ReplicaError::SequencesUsedUp(feed.as_str().to_owned()))?;
         let mut block = Block {
             feed_id: None,
             namespace: None,
             position: None,
-            sequence: order::next_sequence(last.map(|(sequence, _)| *sequence)),
+            sequence,
             actor_id: self.actor.clone(),
             prev_sequence: last.map(|(sequence, _)| *sequence),
             prev_actor_id: last.map(|(_, actor)| actor.clone()),

@@ -20,6 +20,9 @@ pub enum ReplicaError {
         /// What it may have.
         bytes_max: usize,
     },
+    /// A feed has a block with the highest sequence that there is, so nothing can come after it.
+    #[error("the feed `{0}` has used up its sequences: nothing can be appended to it any more")]
+    SequencesUsedUp(String),
     /// A cursor of another store, or none at all.
     #[error("the cursor does not belong to this store")]
     ForeignCursor,

@@ -39,7 +39,9 @@ fn positions_come_first_and_then_sequence_and_actor() {
     let order: Vec<_> = blocks.iter().map(|b| (b.position, b.sequence, b.actor_id.as_str())).collect();
     let expected = [(Some(2), 7, "y"), (Some(9), 1, "z"), (None, 2, "B"), (None, 2, "b"), (None, 3, "a")];
     assert_eq!(order, expected);
-    assert_eq!((order::next_sequence(None), order::next_sequence(Some(100))), (0, 101));
+    let largest = alluvium_feed_protocol::limits::NUMBER_MAX;
+    let next = [None, Some(100), Some(largest - 1), Some(largest), Some(u64::MAX)].map(order::next_sequence);
+    assert_eq!(next, [Some(0), Some(101), Some(largest), None, None]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alluvium_env::Env;
 use alluvium_feed_protocol::{
     Advanced, BlocksPushed, Data, FeedAdvanced, From, Id, Limits, QueryRequest, Request, Response, Selector,
-    SubscribeResponse, Token, signature,
+    SubscribeResponse, Token, limits, signature,
 };
 use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
 use alluvium_feed_store::rusqlite::Connection;
@@ -272,6 +272,20 @@ fn a_store_keeps_its_actor_and_its_cursors_mean_nothing_elsewhere() {
     drop(again);
     let other = Replica::open(&path, Some(&id("another")), Env::real(), options());
     assert!(matches!(other, Err(ReplicaError::OtherActor(_))));
+}
+
+#[tokio::test]
+async fn what_nothing_can_come_after_is_refused_and_holds_up_no_other_feed() {
+    let authority = Authority::new();
+    authority.append(append(vec![block("f", "mallory", limits::NUMBER_MAX, "the last")]));
+    let peer = Peer::new(options());
+    peer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    peer.until(&authority, |peer| peer.read("f").len() == 1).await;
+    let refused = peer.replica.lock().append(&id("space"), &id("f"), None, b"after it".to_vec());
+    assert!(matches!(refused, Err(ReplicaError::SequencesUsedUp(feed)) if feed == "f"));
+    peer.write("g", "elsewhere");
+    peer.until(&authority, Peer::is_settled).await;
+    assert_eq!(authority.after(1).blocks.len(), 1);
 }
 
 #[test]
