@@ -9,7 +9,7 @@
 //! What makes a head one that the parser shall not see at all is a [`Fault`]: the parser gets what came before it and
 //! then nothing, and the connection answers in its place.
 //!
-//! A long query ([`crate::query`]) is taken out of the request line here. Only where it surely is one: behind a question
+//! A long query ([`mod@crate::query`]) is taken out of the request line here. Only where it surely is one: behind a question
 //! mark and before the second space.
 
 pub mod fuzzing;
