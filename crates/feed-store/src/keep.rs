@@ -19,6 +19,8 @@ use crate::{StoreError, StoreResult, blocks, feeds, schema, spaces};
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// What is told of a file whose making was cut off.
 pub const NO_TABLES: &str = "it has no tables";
+/// What is told of an empty file with a log beside it. It is never opened: SQLite would throw the log away.
+const ONLY_A_LOG: &str = "it is empty, and the log beside it is not";
 /// Lines that SQLite's own check gives at most.
 const INTEGRITY_LINES_MAX: u32 = 20;
 
@@ -36,6 +38,7 @@ pub fn copy(from: &Path, to: &Path) -> StoreResult<bool> {
 
 /// Writes what any database of SQLite has now to a new file, as [`copy`] does; the copy, open. It has no log beside it.
 pub fn copy_database(from: &Path, to: &Path) -> StoreResult<Connection> {
+    keep_log(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let source = Connection::open_with_flags(from, flags)?;
     source.busy_timeout(LOCK_WAIT)?;
@@ -66,8 +69,14 @@ pub struct Checked {
 ///
 /// [`StoreError::Newer`], and what keeps the file from being opened. That it isn't what was written is told to `report`.
 pub fn check(path: &Path, report: &mut dyn FnMut(String)) -> StoreResult<Checked> {
-    let connection = look(path)?;
     let mut checked = Checked::default();
+    let connection = match look(path) {
+        Err(StoreError::Corrupt(what)) => {
+            report(what);
+            return Ok(checked);
+        }
+        other => other?,
+    };
     match examine(&connection, &mut checked, report) {
         Err(StoreError::Sqlite(error)) if is_damage(&error) => report(format!("SQLite says: {error}")),
         Err(StoreError::Corrupt(what)) => report(format!("it holds something invalid: {what}")),
@@ -76,8 +85,18 @@ pub fn check(path: &Path, report: &mut dyn FnMut(String)) -> StoreResult<Checked
     Ok(checked)
 }
 
+/// Refuses a file whose log would be lost by opening it.
+fn keep_log(path: &Path) -> StoreResult<()> {
+    let bytes = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    if path.exists() && bytes(path) == 0 && bytes(&beside(path, "-wal")) > 0 {
+        return Err(StoreError::Corrupt(ONLY_A_LOG.to_owned()));
+    }
+    Ok(())
+}
+
 /// Opens a file to look at it, and changes nothing, not even by closing it.
 pub fn look(path: &Path) -> StoreResult<Connection> {
+    keep_log(path)?;
     let log = beside(path, "-wal");
     // As long as somebody has the file open there is one; then it is refused as busy below.
     if !log.exists() {

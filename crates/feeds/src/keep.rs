@@ -102,6 +102,15 @@ fn space_folders(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, KeepErr
     Ok(names.into_iter().filter(|name| is_folder_name(name)).map(|name| folder.join(name)).collect())
 }
 
+/// Whether a folder is one of spaces: by its lock, or where that is gone by what else is in it.
+pub fn is_of_spaces(disk: &dyn Disk, folder: &Path) -> Result<bool, KeepError> {
+    if !disk.exists(folder).map_err(disk_error(folder))? {
+        return Ok(false);
+    }
+    let names = disk.list(folder).map_err(disk_error(folder))?;
+    Ok(names.iter().any(|name| name == LOCK || name == identity::FILE || is_folder_name(name)))
+}
+
 /// Copies every space of a folder that nobody has open into `target`, which is made.
 pub fn copy_closed(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepError> {
     let _lock = lock(disk, folder)?;

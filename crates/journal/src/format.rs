@@ -23,7 +23,7 @@ pub const FORMAT_NAME: &str = "FORMAT";
 pub const LOCK_NAME: &str = "LOCK";
 
 /// The folder that the shards are in.
-const STREAMS_NAME: &str = "streams";
+pub const STREAMS_NAME: &str = "streams";
 
 /// What can be in a directory that was never marked: traces of a start that was cut off.
 const UNMARKED_NAMES: [&str; 3] = [LOCK_NAME, "FORMAT.tmp", STREAMS_NAME];

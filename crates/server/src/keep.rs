@@ -20,7 +20,7 @@ use alluvium_engine::BackupError;
 use alluvium_env::Disk;
 use alluvium_feeds::keep::KeepError;
 use alluvium_journal::FormatError;
-use alluvium_journal::format::FORMAT_NAME;
+use alluvium_journal::format::{FORMAT_NAME, STREAMS_NAME};
 use thiserror::Error;
 
 pub use self::backup::{Taken, backup_closed};
@@ -170,8 +170,9 @@ impl Folder {
         if has(MANIFEST_NAME)? {
             return Ok(Self::Backup);
         }
-        let has_feeds = has(FEEDS)? && has(&format!("{FEEDS}/lock"))?;
-        let has_streams = has(FORMAT_NAME)?;
+        let has_feeds = alluvium_feeds::keep::is_of_spaces(disk, &dir.join(FEEDS))?;
+        // Where only the version is missing there are streams all the same, and whoever looks at them will miss it.
+        let has_streams = has(FORMAT_NAME)? || has(STREAMS_NAME)?;
         if has_streams || has_feeds {
             return Ok(Self::Server { has_streams, has_feeds });
         }

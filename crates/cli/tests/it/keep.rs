@@ -181,6 +181,41 @@ fn a_set_back_space_and_a_damaged_log_are_found() {
 }
 
 #[test]
+fn what_has_lost_its_mark_is_looked_at_all_the_same_or_refused() {
+    let mut server = Server::start();
+    fill(&server, false);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("b").display().to_string();
+    remove(&server.data().join("feeds/lock"));
+    let (found, counted) = faults(&check(server.data(), ""));
+    assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(9)));
+    remove(&server.data().join("FORMAT"));
+    check(server.data(), "").fails_with(2);
+    Cli::new("backup").arg(server.data().to_str().unwrap()).arg(&target).run().fails_with(1);
+    assert!(!Path::new(&target).exists());
+}
+
+#[test]
+fn a_log_without_its_database_is_told_of_and_stays() {
+    let mut server = Server::start();
+    fill(&server, false);
+    server.kill();
+    let files = contents(server.data());
+    let is_database = |path: &&PathBuf| path.to_string_lossy().ends_with("space.sqlite");
+    let database = files.keys().find(is_database).unwrap().clone();
+    write(&database, b"");
+    let before = contents(server.data());
+    let (found, _) = faults(&check(server.data(), ""));
+    assert!(found.iter().any(|fault| fault["file"] == database.to_str().unwrap()), "{found:?}");
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("b").display().to_string();
+    Cli::new("backup").arg(server.data().to_str().unwrap()).arg(&target).run().fails_with(1);
+    assert!(contents(server.data()) == before, "a file was changed by looking at it");
+}
+
+#[test]
 fn one_sqlite_file_is_looked_through_and_brought_back() {
     let mut server = Server::on_sqlite("");
     fill(&server, false);
