@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The longest wait for a byte from the server. Long-polls of the tests are shorter.
 const SILENCE_SECONDS_MAX: Duration = Duration::from_mins(1);
@@ -40,7 +41,7 @@ impl Response {
 
     /// The code of a refusal.
     pub(crate) fn code(&self) -> String {
-        let body: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
+        let body: Option<Value> = serde_json::from_slice(&self.body).ok();
         body.and_then(|body| Some(body["error"]["code"].as_str()?.to_owned())).unwrap_or_default()
     }
 
@@ -221,4 +222,25 @@ pub(crate) fn read_all(connection: &mut Connection, path: &str) -> Result<Vec<Ve
         );
         offset = next;
     }
+}
+
+/// The JSON body of the next request that comes to a receiver of webhooks; `None` when the connection is over.
+pub(crate) fn next_json(stream: &TcpStream) -> Option<Value> {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    serde_json::from_slice(&body).ok()
 }

@@ -2,7 +2,7 @@
 //! every message, over restarts and their own failures, and no cursor that was acknowledged may go back.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,7 +17,7 @@ use super::lie::Door;
 use super::stats::Operation;
 use super::world::World;
 use super::writer::Writer;
-use crate::http::MOUNT;
+use crate::http::{MOUNT, next_json};
 use crate::message::{Counts, go_on_with_json};
 use crate::random::Random;
 
@@ -359,23 +359,7 @@ fn work(client: &mut Client, wake: &Value, seen: &Shared, draw: u32) -> Result<(
 /// The next request's body; `None` when the connection is over.
 fn next_webhook(stream: &TcpStream) -> Option<Value> {
     stream.set_read_timeout(Some(SILENCE_MAX)).ok()?;
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if line == "\r\n" {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    serde_json::from_slice(&body).ok()
+    next_json(stream)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A receiver of webhooks that is done with some, takes others and calls back, fails, or breaks off.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+
+use crate::http::next_json;
 
 /// A receiver, which ends with the process.
 #[derive(Debug)]
@@ -71,23 +73,7 @@ impl Receiver {
 
 /// Answers one request; `None` when the connection is over.
 fn serve(stream: &TcpStream, state: &State) -> Option<bool> {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if line == "\r\n" {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let body: Value = serde_json::from_slice(&body).ok()?;
+    let body = next_json(stream)?;
     let came = Came { at_ms: now_ms(), body };
     state.came.lock().unwrap_or_else(PoisonError::into_inner).push(came);
     let count = state.count.fetch_add(1, Ordering::SeqCst);
