@@ -19,7 +19,9 @@ pub use disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace, check_free_space};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
-pub use retention::{InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix};
+pub use retention::{
+    InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix, parse_size, parse_time_ms,
+};
 use value::Value as _;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
