@@ -224,11 +224,14 @@ impl Command {
 
     /// Whether the command gives space back or takes none, and may therefore use what a full disk has left.
     pub(crate) fn frees_space(&self) -> bool {
+        if let Self::Trim(command) = self {
+            // A note of how old something is takes space.
+            return command.to.is_some();
+        }
         matches!(
             self,
             Self::Delete(_)
                 | Self::Retire(_)
-                | Self::Trim(_)
                 | Self::Expire(_)
                 | Self::Collect(_)
                 | Self::DeleteBucket(_)

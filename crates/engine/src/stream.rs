@@ -135,7 +135,7 @@ impl State {
 
     /// Takes in that the beginning was given up, or how old the data is.
     pub(crate) fn trim(&mut self, trim: &journal::Trim) {
-        drop(trim_retention(&mut self.retention, trim));
+        let _given_up = trim_retention(&mut self.retention, trim);
     }
 
     /// The earliest offset that can be read, as of what has been admitted.

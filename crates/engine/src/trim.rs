@@ -275,8 +275,7 @@ fn limit<B>(
 
 impl Overlong {
     fn join(&mut self, keep: Keep, marks: bool) {
-        let less = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-        self.keep.bytes_max = less(self.keep.bytes_max, keep.bytes_max);
+        self.keep.bytes_max = self.keep.bytes_max.into_iter().chain(keep.bytes_max).min();
         // What is left of two rules about age is what is younger than either allows.
         self.keep.after_ms = self.keep.after_ms.max(keep.after_ms);
         self.marks |= marks;
@@ -360,9 +359,9 @@ impl Committer {
         let floor = state.floor();
         let checkpoint = state.contract.as_ref().and_then(|contract| contract.checkpoint.as_ref());
         let checkpoint = checkpoint.map(|checkpoint| checkpoint.offset);
-        let (limit, hold) = limit(state.retention.as_deref(), checkpoint, state.tail);
+        let (limit, keeper) = limit(state.retention.as_deref(), checkpoint, state.tail);
         let is_there = !state.deleted && !stream.expired(now_ms);
-        let held = to.and(hold).filter(|_| to.is_some_and(|to| to.position > limit.position));
+        let held = keeper.filter(|_| to.is_some_and(|to| to.position > limit.position));
         let to = to.map(|to| if held.is_some() { limit } else { to });
         let to = to.filter(|to| is_there && to.position > floor.position);
         let begins = to.unwrap_or(floor);

@@ -146,8 +146,14 @@ impl Round {
                     self.bytes += bytes;
                 }
             }
-            // It is gone, or was trimmed by somebody else.
-            Err(TrimError::Lookup(_) | TrimError::Beyond { .. } | TrimError::Unaligned) => {}
+            // It is gone, or was trimmed by somebody else. On a full disk what gives space back goes on; a note of how old
+            // something is waits until there is room.
+            Err(
+                TrimError::Lookup(_)
+                | TrimError::Beyond { .. }
+                | TrimError::Unaligned
+                | TrimError::Storage(StorageError::Full),
+            ) => {}
             Err(TrimError::Fault(fault)) => {
                 tracing::warn!(path, %fault, "a stream keeps its beginning until the next round");
             }

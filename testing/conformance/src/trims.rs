@@ -40,7 +40,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         "--append-bytes-max",
         "64KiB",
     ];
-    let mut server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
+    let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
     report.check(
         "a stream keeps its last messages, and whoever reads from before is told in every mode",
         || too_long(&server),
@@ -113,7 +113,7 @@ fn wait(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 /// The numbers of the messages in a body, which must follow one another.
 fn numbers(body: &[u8]) -> Result<std::ops::Range<u64>> {
     let text = std::str::from_utf8(body)?;
-    ensure!(body.len() % 20 == 0, "{} bytes are no whole messages", body.len());
+    ensure!(body.len().is_multiple_of(20), "{} bytes are no whole messages", body.len());
     let all: Vec<u64> = text.lines().map(str::parse).collect::<Result<_, _>>()?;
     let first = all.first().copied().unwrap_or(0);
     ensure!(

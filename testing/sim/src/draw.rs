@@ -120,7 +120,7 @@ impl Drawing {
         };
         let weights = KINDS.into_iter().map(weigh).collect();
         let retention = seed.is_multiple_of(2).then(|| Rng::new(seed ^ 0x4e7a_1400));
-        let trims = (seed % 3 != 0).then(|| Rng::new(seed ^ 0x7417_0000));
+        let trims = (!seed.is_multiple_of(3)).then(|| Rng::new(seed ^ 0x7417_0000));
         Self { rng, weights, retention, trims, count: 0, shards, body_bytes_max }
     }
 

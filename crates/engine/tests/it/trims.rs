@@ -145,7 +145,8 @@ async fn messages_of_json_are_not_cut_and_the_space_of_what_went_comes_back() {
     let trimmed = world.trim_to(&stream, TrimTo::Bytes(10_000)).await.unwrap();
     let left = world.content(&stream, trimmed.floor);
     assert!(left.len() <= 10_000 && left.len() > 9_000, "{} bytes are left", left.len());
-    let whole: String = (0..300).map(|number| format!("{number},\"{text}\",{{\"n\": {number}}},")).collect();
+    let element = |number| format!("{number},\"{text}\",{{\"n\": {number}}},");
+    let whole = (0..300).map(element).collect::<Vec<_>>().concat();
     let gone = whole.strip_suffix(std::str::from_utf8(&left).unwrap()).unwrap();
     assert!(gone.ends_with(','), "no message is cut");
     for _ in 0..3 {

@@ -103,7 +103,7 @@ fn rule(text: &str) -> Result<RetentionRule, InvalidRetention> {
                 once(&mut stream_bytes, key, parse::<ByteSize>(key, value)?)?;
             }
             "stream-max-age" => {
-                once(&mut stream_age, "stream-max-age", parse::<Duration>("stream-max-age", value)?)?
+                once(&mut stream_age, "stream-max-age", parse::<Duration>("stream-max-age", value)?)?;
             }
             key if NO_LIMITS.contains(&key) => return Err(InvalidRetention::NoSuchLimit(key.to_owned())),
             key => return Err(InvalidRetention::Unknown(key.to_owned())),

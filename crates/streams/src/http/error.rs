@@ -4,6 +4,7 @@
 //! it has a place here.
 
 mod contract;
+mod floor;
 
 use alluvium_engine::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
@@ -13,7 +14,7 @@ use alluvium_engine::{
 use alluvium_http::{CollectError, Response, error_response};
 use alluvium_protocol::{
     AppendRejection, InvalidAttributes, InvalidBucketId, InvalidContentType, InvalidFork, InvalidJson,
-    InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, Offset, ProducerRejection,
+    InvalidLifetime, InvalidOffset, InvalidPath, InvalidProducer, InvalidStreamId, ProducerRejection,
     PublishRejection,
     cursor::InvalidCursor,
     store::{StoreError, StoreFault},
@@ -23,8 +24,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 pub(crate) use self::contract::InvalidContract;
 use super::headers::{
     NO_STORE, PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, STREAM_CLOSED,
-    STREAM_SNAPSHOT_OFFSET, TRUE, ascii, set_earliest, set_next_offset, set_number, set_offset,
-    snapshot_etag,
+    STREAM_SNAPSHOT_OFFSET, TRUE, ascii, set_next_offset, set_number, set_offset, snapshot_etag,
 };
 use crate::limits::RETRY_AFTER_S;
 
@@ -173,12 +173,7 @@ impl Failure {
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
         if let Self::Read(retained @ ReadError::Retained { snapshot, .. }) = self {
-            // Only streams in buckets have the way on that it names.
-            let way_on = match snapshot {
-                Some(_) => "begin with the bootstrap of the stream, or of a fork of it in a bucket",
-                None => "what was before it was given up by a rule of the server",
-            };
-            return format!("{retained}; {way_on}");
+            return format!("{retained}; {}", floor::way_on(*snapshot));
         }
         if let Self::Contract(StoreError::Fault(fault @ (StoreFault::Corrupt(_) | StoreFault::Storage(_)))) =
             self
@@ -285,10 +280,7 @@ impl Failure {
             Self::Read(ReadError::Retained { floor, snapshot })
             | Self::Create(CreateError::SourceRetained { floor, snapshot })
             | Self::Publish(PublishError::Rejected(PublishRejection::Retained { floor, snapshot })) => {
-                set_earliest(headers, *floor);
-                if let Some(snapshot) = snapshot {
-                    set_offset(headers, &STREAM_SNAPSHOT_OFFSET, *snapshot);
-                }
+                floor::add_headers(*floor, *snapshot, headers);
             }
             Self::Publish(PublishError::Rejected(PublishRejection::Older { snapshot })) => {
                 set_offset(headers, &STREAM_SNAPSHOT_OFFSET, *snapshot);
@@ -316,16 +308,9 @@ impl Failure {
     }
 }
 
-const RETAINED: (StatusCode, &str) = (StatusCode::GONE, "retained");
-const TRIMMED: (StatusCode, &str) = (StatusCode::GONE, "trimmed");
 const PATH_HELD: (StatusCode, &str) = (StatusCode::CONFLICT, "path_held_by_deleted");
 const INVALID_BATCH: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "invalid_batch");
 const READ_FAULT: (StatusCode, &str) = (StatusCode::INTERNAL_SERVER_ERROR, "read_failed");
-
-/// Why something below the floor is refused: a snapshot stands for it, or nothing does.
-fn below_floor(snapshot: Option<Offset>) -> (StatusCode, &'static str) {
-    if snapshot.is_some() { RETAINED } else { TRIMMED }
-}
 
 fn path(error: InvalidPath) -> (StatusCode, &'static str) {
     match error {
@@ -401,7 +386,7 @@ fn delete_bucket(error: DeleteBucketError) -> (StatusCode, &'static str) {
 fn publish(error: &PublishError) -> (StatusCode, &'static str) {
     match error {
         PublishError::Lookup(error) => lookup(*error),
-        PublishError::Rejected(PublishRejection::Retained { snapshot, .. }) => below_floor(*snapshot),
+        PublishError::Rejected(PublishRejection::Retained { snapshot, .. }) => floor::refusal(*snapshot),
         PublishError::Rejected(PublishRejection::BeyondTail { .. }) => {
             (StatusCode::CONFLICT, "snapshot_beyond_tail")
         }
@@ -468,7 +453,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },
         CreateError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
-        CreateError::SourceRetained { snapshot, .. } => below_floor(*snapshot),
+        CreateError::SourceRetained { snapshot, .. } => floor::refusal(*snapshot),
         CreateError::SourceNotFound => (StatusCode::NOT_FOUND, "fork_source_not_found"),
         CreateError::ForkBeyondTail { .. } | CreateError::ForkUnaligned | CreateError::ForkSubOffset => {
             (StatusCode::BAD_REQUEST, "invalid_fork_offset")
@@ -484,7 +469,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
 fn read(error: &ReadError) -> (StatusCode, &'static str) {
     match error {
         ReadError::Lookup(error) => lookup(*error),
-        ReadError::Retained { snapshot, .. } => below_floor(*snapshot),
+        ReadError::Retained { snapshot, .. } => floor::refusal(*snapshot),
         ReadError::Beyond { .. } | ReadError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
         ReadError::Fault(_) => READ_FAULT,
     }

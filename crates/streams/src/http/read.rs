@@ -36,11 +36,11 @@ pub(super) async fn handle(
     request: &Request,
 ) -> Result<Response, Failure> {
     let query = ReadQuery::parse(request.uri().query())?;
-    for _ in 1..STARTS_MAX {
+    let looks = if query.offset == OffsetQuery::Start { STARTS_MAX } else { 1 };
+    for _ in 1..looks {
         match answer(streams, path.clone(), request, &query).await {
             // What was found as the start has been given up since: nobody has asked for it.
-            Err(Failure::Read(ReadError::Retained { snapshot: None, .. }))
-                if query.offset == OffsetQuery::Start => {}
+            Err(Failure::Read(ReadError::Retained { snapshot: None, .. })) => {}
             answered => return answered,
         }
     }
