@@ -7,6 +7,7 @@
 //! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
 mod events;
+mod offset;
 mod operation;
 mod post;
 mod refusal;

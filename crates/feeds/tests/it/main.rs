@@ -17,6 +17,7 @@ mod replicas;
 mod schema;
 mod sockets;
 mod spaces;
+mod streams;
 mod subscribe;
 mod support;
 mod waiting;
