@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::{StoreError, StoreResult};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -144,6 +144,14 @@ CREATE TABLE prunedChecks (
   PRIMARY KEY (spaceKey, position)
 ) STRICT, WITHOUT ROWID;
 UPDATE syncState SET tailCursor = seenPosition, tailCheck = seenCheck WHERE tailCursor > seenPosition;
+";
+
+const FIFTH: &str = r"
+CREATE TABLE refusals (
+  insertionId INTEGER PRIMARY KEY REFERENCES blocks (insertionId) ON DELETE CASCADE,
+  reason TEXT NOT NULL,
+  refusedAt INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Whether a file has just the steps that are known here.

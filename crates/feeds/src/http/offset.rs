@@ -52,7 +52,8 @@ impl Place {
 
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('_');
-        let position = u64::from_str_radix(parts.next()?, 16).ok().filter(|position| *position <= NUMBER_MAX)?;
+        let position =
+            u64::from_str_radix(parts.next()?, 16).ok().filter(|position| *position <= NUMBER_MAX)?;
         let check: Check = parts.next()?.parse().ok()?;
         let token = match parts.next() {
             // As servers draw them; whatever else there may be stands for no history of a server.
