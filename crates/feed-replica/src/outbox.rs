@@ -98,9 +98,10 @@ impl Outbox<'_> {
         size: Size,
     ) -> StoreResult<Batch> {
         let suspect = suspect.iter().filter(|feed| !self.left_out.contains_key(feed));
-        let (not, feeds) = match is_suspect {
-            true => ("", listed(suspect)),
-            false => ("NOT ", listed(suspect.chain(self.left_out.keys()))),
+        let (not, feeds) = if is_suspect {
+            ("", listed(suspect))
+        } else {
+            ("NOT ", listed(suspect.chain(self.left_out.keys())))
         };
         let sql = format!(
             "SELECT b.insertionId {PENDING} AND {not}{IS_LISTED} AND NOT {IS_REFUSED} \
