@@ -66,6 +66,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         form,
         wanted: Arc::new(Wanted { filter: wanted.filter, _room: room }),
         client,
+        peer: addresses::peer(&request),
         start,
         notice,
         waits_for_hello,
