@@ -10,8 +10,7 @@ use std::{
 };
 
 use crate::{
-    ErrorShape,
-    CounterSnapshot, Counters, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
+    CounterSnapshot, Counters, ErrorShape, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
     connection::Shared,
     limits::{CONNECTIONS_PER_ADDRESS_MAX, QUERIES_BYTES_MAX, STREAMS_PER_CONNECTION_MAX},
     places::{PlaceLimits, Places},

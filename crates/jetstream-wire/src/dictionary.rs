@@ -161,7 +161,10 @@ mod tests {
     fn the_newer_feeds_take_the_same_ids() {
         let ids = |wire| known(wire).ids.iter().copied().collect::<std::collections::BTreeSet<u32>>();
         assert_eq!(ids(Wire::V2), ids(Wire::Events));
-        assert!(!ids(Wire::V2).contains(&SUBSCRIBE.id), "its frames are for clients that have it compiled in");
+        assert!(
+            !ids(Wire::V2).contains(&SUBSCRIBE.id),
+            "its frames are for clients that have it compiled in"
+        );
     }
 
     #[test]

@@ -203,7 +203,12 @@ impl Subscriber {
             if let Some(end) = pace.look(&archive, reader.position()) {
                 self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
                 let (peer, wire) = (self.peer.map(tracing::field::display), self.wire);
-                tracing::info!(peer, ?wire, next = reader.position(), "a subscriber is too slow and is dropped");
+                tracing::info!(
+                    peer,
+                    ?wire,
+                    next = reader.position(),
+                    "a subscriber is too slow and is dropped"
+                );
                 return Err(end);
             }
         }
@@ -341,7 +346,12 @@ fn tell(state: &State, peer: Option<IpAddr>, wire: Wire, error: &Error) {
         Error::Stalled => {
             state.metrics.dropped_stalled.fetch_add(1, Ordering::Relaxed);
             let seconds = state.options.write_timeout.as_secs();
-            tracing::info!(peer, ?wire, seconds, "a subscriber took nothing of what was sent, and is dropped");
+            tracing::info!(
+                peer,
+                ?wire,
+                seconds,
+                "a subscriber took nothing of what was sent, and is dropped"
+            );
         }
         Error::Silent => {
             state.metrics.dropped_silent.fetch_add(1, Ordering::Relaxed);

@@ -281,13 +281,9 @@ mod tests {
                 "{spec}"
             );
         }
-        for spec in [
-            "bytes=10-",
-            "bytes=99-100",
-            "bytes=-0",
-            "bytes=10-11,-0",
-            "bytes=99999999999999999999999-",
-        ] {
+        for spec in
+            ["bytes=10-", "bytes=99-100", "bytes=-0", "bytes=10-11,-0", "bytes=99999999999999999999999-"]
+        {
             assert!(matches!(ask(&[(header::RANGE, spec)]), Err(Refusal::Range(10))), "{spec}");
         }
         let twice = [(header::RANGE, "bytes=0-1"), (header::RANGE, "bytes=3-4")];

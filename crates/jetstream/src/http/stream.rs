@@ -97,11 +97,8 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
 /// The row at which a read begins.
 fn begin(state: &State, offset: OffsetQuery, next: u64) -> Result<u64, Refusal> {
     let lookback = state.options.lookback;
-    let floor = if lookback.is_zero() {
-        state.archive.hot_floor()
-    } else {
-        resolve::floor(&state.archive, lookback)
-    };
+    let floor =
+        if lookback.is_zero() { state.archive.hot_floor() } else { resolve::floor(&state.archive, lookback) };
     let floor = floor.max(1);
     match offset {
         OffsetQuery::Start if lookback.is_zero() => Ok(next),
