@@ -125,18 +125,6 @@ impl Http {
         }
     }
 
-    fn read_document(&self, agent: &Agent, url: &str) -> Result<Vec<u8>, LookupError> {
-        let response = agent.get(url).header("accept", "application/did+ld+json, application/json");
-        let mut response = response.call().map_err(|_| LookupError::Failed)?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(LookupError::Gone),
-            _ => return Err(LookupError::Failed),
-        }
-        let limit = did_document::MAX_LEN as u64;
-        response.body_mut().with_config().limit(limit + 1).read_to_vec().map_err(|_| LookupError::Failed)
-    }
-
     /// Why a server does not answer, and leaves it alone if it asks for that.
     fn refused(&self, server: &str, response: Response<ureq::Body>) -> FetchError {
         match response.status() {
@@ -185,10 +173,10 @@ impl Network for Http {
     fn document(&self, did: &Did) -> Result<Vec<u8>, LookupError> {
         let url = self.document_url(did).ok_or(LookupError::Unusable)?;
         if did.method() != "web" {
-            return self.read_document(&self.named, &url);
+            return read_document(&self.named, &url);
         }
         let _turn = self.web.enter("", self.clock.now_ms()).map_err(|_| LookupError::Failed)?;
-        self.read_document(&self.lookups, &url)
+        read_document(&self.lookups, &url)
     }
 
     fn repo(&self, server: &str, did: &Did, permit: &mut Permit) -> Result<Bytes, FetchError> {
@@ -219,6 +207,18 @@ impl Network for Http {
         let status = HostingStatus::read(&body.map_err(|_| transient)?, did.as_str());
         status.ok_or(FetchError::Failure(FetchFailure::Refused))
     }
+}
+
+fn read_document(agent: &Agent, url: &str) -> Result<Vec<u8>, LookupError> {
+    let response = agent.get(url).header("accept", "application/did+ld+json, application/json");
+    let mut response = response.call().map_err(|_| LookupError::Failed)?;
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(LookupError::Gone),
+        _ => return Err(LookupError::Failed),
+    }
+    let limit = did_document::MAX_LEN as u64;
+    response.body_mut().with_config().limit(limit + 1).read_to_vec().map_err(|_| LookupError::Failed)
 }
 
 /// What an answer other than a repository means.
