@@ -93,6 +93,20 @@ enum Task {
     Fetched(Result<(Fetched, Permit), FetchFailure>),
 }
 
+/// What a row takes in memory beside its texts and its payload, and a change beside its key; about.
+const ROW_BYTES: usize = 128;
+const CHANGE_BYTES: usize = 256;
+
+/// What came of an event takes until it is durable, about, in bytes.
+fn written_bytes(step: &Step) -> usize {
+    let rows: usize = step.rows.iter().map(|row| ROW_BYTES + row.variable_bytes()).sum();
+    let told = step.changes.iter().map(|change| match change {
+        Change::Told(_, Some(told)) => told.body.len(),
+        _ => 0,
+    });
+    rows + step.changes.len() * CHANGE_BYTES + told.sum::<usize>()
+}
+
 impl Item for Task {
     fn class(&self) -> Class {
         match self {
@@ -116,6 +130,8 @@ pub(crate) struct Done {
     seqs: Vec<u64>,
     pin: Arc<()>,
     permit: Option<Permit>,
+    /// What it takes until it is durable.
+    room: Option<Permit>,
 }
 
 /// Everything that the threads share.
@@ -130,6 +146,9 @@ pub(crate) struct Pipeline {
     work: Condvar,
     room: Condvar,
     watermark: Mutex<Watermark>,
+    durable_cursor: Mutex<Option<u64>>,
+    /// What was verified and is not durable yet.
+    unwritten: Arc<Budget>,
     accounts: Accounts,
     identities: Identities,
     pending_bytes: AtomicUsize,
@@ -194,6 +213,8 @@ impl Pipeline {
             work: Condvar::new(),
             room: Condvar::new(),
             watermark: Mutex::new(Watermark::new(cursor)),
+            durable_cursor: Mutex::default(),
+            unwritten: Budget::new(limits.write_queue_bytes.max(1)),
             accounts: Accounts::new(seams.store.clone(), limits.accounts),
             identities,
             pending_bytes: AtomicUsize::new(0),
@@ -396,12 +417,25 @@ impl Pipeline {
         }
         let pin = held.pin.clone();
         self.accounts.put(did, held);
-        let done = Done { rows: step.rows, changes: step.changes, seqs, pin, permit };
+        let room = self.room_to_write(&step);
+        let done = Done { rows: step.rows, changes: step.changes, seqs, pin, permit, room };
         // Whoever appends ends after everyone who judges, or has failed.
         let sent = results.send(done);
         debug_assert!(sent.is_ok() || self.is_stopped());
         self.schedule(did, step.schedule, is_fetched);
         Ok(())
+    }
+
+    /// Waits until the disk has caught up far enough for what came of an event. At the end nobody waits: that is little.
+    fn room_to_write(&self, step: &Step) -> Option<Permit> {
+        let bytes = written_bytes(step);
+        if bytes == 0 {
+            return None;
+        }
+        self.unwritten.try_reserve(bytes).or_else(|| {
+            self.counters.count(Counter::WriteWaits);
+            self.unwritten.reserve(bytes)
+        })
     }
 
     fn schedule(&self, did: &str, schedule: Option<Schedule>, is_fetched: bool) {
@@ -456,6 +490,7 @@ impl Pipeline {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.budget.close();
+        self.unwritten.close();
         // With the lock held, nobody is between looking and waiting.
         drop(self.queues.lock());
         self.work.notify_all();

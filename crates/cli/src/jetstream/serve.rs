@@ -120,6 +120,9 @@ pub(crate) struct ServeArgs {
     /// Events of a block, the least that is downloaded of a segment. Fewer compress worse.
     #[arg(long, value_name = "NUMBER", default_value_t = JetstreamConfig::new("", "").block_rows)]
     block_rows: usize,
+    /// Bytes of verified events that may wait for the disk. Beyond them nothing more is verified until it has caught up.
+    #[arg(long, value_name = "BYTES", default_value_t = JetstreamConfig::new("", "").write_queue_bytes)]
+    write_queue_bytes: usize,
     /// With less of its disk free, nothing is taken from the relay until there is a quarter more: bytes, a part of the disk
     /// as in `5%`, or `off`.
     #[arg(long, value_name = "BYTES|PERCENT%|off", default_value_t = DISK_FREE_MIN)]
@@ -377,6 +380,7 @@ fn config(args: &ServeArgs, room: Room) -> JetstreamConfig {
         allow_private: args.allow_private,
         segment_bytes: args.segment_bytes,
         block_rows: args.block_rows,
+        write_queue_bytes: args.write_queue_bytes,
         ..JetstreamConfig::new(&args.relay, &args.data_dir)
     }
 }
