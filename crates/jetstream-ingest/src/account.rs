@@ -250,6 +250,10 @@ impl Account {
     /// is enough.
     fn refuse(&mut self, reject: Reject, context: &Context<'_>, step: &mut Step) {
         step.notes.push(Note::Rejected(reject));
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::RefusalForgotten) {
+            return;
+        }
         if self.chain.is_none() && reject.has_repository() {
             self.miss(Cause::Dropped, "", context, step);
         }

@@ -146,9 +146,7 @@ mod tests {
             let at = budget.state.lock().next_turn;
             let thread = {
                 let budget = budget.clone();
-                std::thread::spawn(move || {
-                    budget.reserve(bytes).expect("room").bytes()
-                })
+                std::thread::spawn(move || budget.reserve(bytes).expect("room").bytes())
             };
             while budget.state.lock().next_turn == at {
                 std::thread::yield_now();

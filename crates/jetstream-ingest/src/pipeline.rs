@@ -8,6 +8,7 @@
 mod append;
 mod fetch;
 mod look;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ use std::time::Duration;
 use alluvium_atproto::Did;
 use alluvium_env::{Clock, Random};
 use alluvium_jss::Event as Row;
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
@@ -91,20 +94,6 @@ enum Task {
     /// What was found out of the account.
     Told(Told),
     Fetched(Result<(Fetched, Permit), FetchFailure>),
-}
-
-/// What a row takes in memory beside its texts and its payload, and a change beside its key; about.
-const ROW_BYTES: usize = 128;
-const CHANGE_BYTES: usize = 256;
-
-/// What came of an event takes until it is durable, about, in bytes.
-fn written_bytes(step: &Step) -> usize {
-    let rows: usize = step.rows.iter().map(|row| ROW_BYTES + row.variable_bytes()).sum();
-    let told = step.changes.iter().map(|change| match change {
-        Change::Told(_, Some(told)) => told.body.len(),
-        _ => 0,
-    });
-    rows + step.changes.len() * CHANGE_BYTES + told.sum::<usize>()
 }
 
 impl Item for Task {
@@ -299,7 +288,7 @@ impl Pipeline {
             return;
         }
         #[cfg(feature = "planted-bugs")]
-        if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::DropKeepsNumber) {
+        if is_planted(Bug::DropKeepsNumber) {
             let note = Task::Dropped { seqs: Vec::new(), rev: new_rev.to_owned(), asks: new_asks };
             queues.offer(did, note);
             return;
@@ -424,18 +413,6 @@ impl Pipeline {
         debug_assert!(sent.is_ok() || self.is_stopped());
         self.schedule(did, step.schedule, is_fetched);
         Ok(())
-    }
-
-    /// Waits until the disk has caught up far enough for what came of an event. At the end nobody waits: that is little.
-    fn room_to_write(&self, step: &Step) -> Option<Permit> {
-        let bytes = written_bytes(step);
-        if bytes == 0 {
-            return None;
-        }
-        self.unwritten.try_reserve(bytes).or_else(|| {
-            self.counters.count(Counter::WriteWaits);
-            self.unwritten.reserve(bytes)
-        })
     }
 
     fn schedule(&self, did: &str, schedule: Option<Schedule>, is_fetched: bool) {

@@ -80,12 +80,8 @@ impl JetstreamConfig {
     pub(crate) fn ingest(&self) -> IngestConfig {
         let mut rules = Rules::default();
         rules.limits.write_queue_bytes = self.write_queue_bytes;
-        let pipeline = PipelineConfig {
-            rules,
-            workers: self.workers,
-            fetchers: self.fetchers,
-            lossless: self.lossless,
-        };
+        let pipeline =
+            PipelineConfig { rules, workers: self.workers, fetchers: self.fetchers, lossless: self.lossless };
         IngestConfig { pipeline, start_cursor: self.start_cursor }
     }
 }

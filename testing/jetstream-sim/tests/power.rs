@@ -65,7 +65,8 @@ fn a_disk_that_stands_still_holds_verification_back_within_its_bound() {
             let undurable = rows + 1 - archived.next_seq;
             // Every row counts for 128 bytes and more; so does the one result of each worker that waits.
             assert!(undurable <= (BOUND / 128) as u64, "{undurable} rows wait for the disk");
-            let waits = now.count(Counter::WriteWaits) > 0 && (lossless || now.count(Counter::QueueDropped) > 0);
+            let waits =
+                now.count(Counter::WriteWaits) > 0 && (lossless || now.count(Counter::QueueDropped) > 0);
             same = if waits && last == came { same + 1 } else { 0 };
             last = came;
             assert!(!lossless || came < 1500, "the relay waits");

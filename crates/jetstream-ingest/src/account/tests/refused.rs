@@ -252,9 +252,10 @@ fn repairs_of_one_account_begin_at_once_five_times_a_minute() {
     let mut author = Author::new("alice");
     let mut known = Known::new(&author);
     let (start, burst) = (NOW_US / 1000, known.rules.retry.burst);
-    for (number, later_ms) in [(0..burst + 3, 0), (0..burst, 60_000)].into_iter().flat_map(|(numbers, later)| {
-        numbers.map(move |number| (number, later))
-    }) {
+    for (number, later_ms) in [(0..burst + 3, 0), (0..burst, 60_000)]
+        .into_iter()
+        .flat_map(|(numbers, later)| numbers.map(move |number| (number, later)))
+    {
         known.now_us = (start + later_ms + u64::from(number)) * 1000;
         let step = known.with(|account, context| account.dropped("", Asks::default(), context));
         let now_ms = start + later_ms + u64::from(number);
