@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use alluvium_env::Room;
 use alluvium_jetstream_archive::Options;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
+use alluvium_jetstream_ingest::limits::Limits;
+use alluvium_jetstream_ingest::rules::Rules;
 
 /// The folder of what is remembered, in the data directory.
 pub(crate) const META: &str = "meta";
@@ -35,6 +37,8 @@ pub struct JetstreamConfig {
     pub segment_bytes: u64,
     /// Rows of a full block.
     pub block_rows: usize,
+    /// Bytes of what was verified and is not on the disk yet, beyond which nothing more is verified.
+    pub write_queue_bytes: usize,
     /// Whether the disk has room: while it has not, nothing is taken from the relay.
     pub room: Room,
 }
@@ -55,6 +59,7 @@ impl JetstreamConfig {
             fetchers,
             segment_bytes: archive.segment_bytes,
             block_rows: archive.blocks.block_rows,
+            write_queue_bytes: Limits::default().write_queue_bytes,
             room: Room::default(),
         }
     }
@@ -79,12 +84,10 @@ impl JetstreamConfig {
     }
 
     pub(crate) fn ingest(&self) -> IngestConfig {
-        let pipeline = PipelineConfig {
-            workers: self.workers,
-            fetchers: self.fetchers,
-            lossless: self.lossless,
-            ..PipelineConfig::default()
-        };
+        let mut rules = Rules::default();
+        rules.limits.write_queue_bytes = self.write_queue_bytes;
+        let pipeline =
+            PipelineConfig { rules, workers: self.workers, fetchers: self.fetchers, lossless: self.lossless };
         IngestConfig { pipeline, start_cursor: self.start_cursor }
     }
 }

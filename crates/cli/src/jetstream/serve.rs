@@ -191,6 +191,7 @@ fn config(args: &ServeArgs, room: Room) -> JetstreamConfig {
         allow_private: args.allow_private,
         segment_bytes: args.segment_bytes,
         block_rows: args.block_rows,
+        write_queue_bytes: args.write_queue_bytes,
         ..JetstreamConfig::new(&args.relay, &args.data_dir)
     }
 }

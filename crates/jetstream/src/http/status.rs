@@ -51,11 +51,16 @@ struct Archive {
 #[serde(rename_all = "camelCase")]
 struct Relay {
     connected: bool,
+    /// What is durable, where a restart goes on.
     cursor: Option<u64>,
+    /// What is verified and handed to the writer.
+    handled_seq: Option<u64>,
     last_seq: Option<u64>,
     last_event_ms: Option<u64>,
     lag_ms: Option<u64>,
     in_flight: usize,
+    write_queue_bytes: usize,
+    write_waits: u64,
     reconnects: u64,
     skipped_seqs: u64,
     unreadable: u64,
@@ -145,10 +150,13 @@ fn relay(ingest: &IngestSnapshot) -> Relay {
     Relay {
         connected: ingest.connected,
         cursor: ingest.cursor,
+        handled_seq: ingest.handled_seq,
         last_seq: ingest.last_seq,
         last_event_ms: ingest.last_event_ms,
         lag_ms: ingest.lag_ms,
         in_flight: ingest.in_flight,
+        write_queue_bytes: ingest.write_queue_bytes,
+        write_waits: ingest.count(Counter::WriteWaits),
         reconnects: ingest.count(Counter::Reconnects),
         skipped_seqs: ingest.count(Counter::GapMissed),
         unreadable: ingest.count(Counter::DecodeErrors),

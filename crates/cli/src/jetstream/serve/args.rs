@@ -34,6 +34,8 @@ const FILTER_DIDS_MAX: u64 = 1_000_000_000;
 const BYTES_MAX: u64 = 1 << 40;
 /// Less than this is a file for each block or two.
 const SEGMENT_BYTES_MIN: u64 = 4096;
+/// One event of the longest kind.
+const WRITE_QUEUE_BYTES_MIN: u64 = 1 << 20;
 /// As many as a block of the format can have.
 const BLOCK_ROWS_MAX: u64 = alluvium_jss::ROWS_MAX as u64;
 /// Arguments of `alluvium jetstream serve`.
@@ -159,6 +161,14 @@ pub(crate) struct ServeArgs {
         value_parser = number::<usize>(1..=BLOCK_ROWS_MAX)
     )]
     pub(super) block_rows: usize,
+    /// Bytes of verified events that may wait for the disk. Beyond them nothing more is verified until it has caught up.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = JetstreamConfig::new("", "").write_queue_bytes,
+        value_parser = number::<usize>(WRITE_QUEUE_BYTES_MIN..=BYTES_MAX)
+    )]
+    pub(super) write_queue_bytes: usize,
     /// With less of its disk free, nothing is taken from the relay until there is a quarter more: bytes, a part of the disk
     /// as in `5%`, or `off`.
     #[arg(long, value_name = "BYTES|PERCENT%|off", default_value_t = DISK_FREE_MIN)]
