@@ -343,7 +343,7 @@ impl Appending<'_> {
 }
 
 /// Makes the row of a feed, if the space may have one more. Also how many it has then.
-pub(crate) fn create_feed(
+fn create_feed(
     connection: &Connection,
     space: &Id,
     feed: &Id,

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use alluvium_access::Caller;
 use alluvium_feed_protocol::{Id, Operation};
-use alluvium_http::{BodyBudget, Handler, RequestBody, Response, Shutdown, discard};
+use alluvium_http::{BodyBudget, Handler, Peer, RequestBody, Response, Shutdown, discard};
 use alluvium_protocol::path::percent_decode;
 use alluvium_websocket::handshake;
 use http::{HeaderMap, Method, header};
@@ -222,10 +222,12 @@ async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Re
 
 /// Who asks: as whom the server has let it in, or by the credentials, which are looked at nowhere else.
 fn principal(state: &State, request: &Request) -> Result<Principal, Refusal> {
-    match request.extensions().get::<Arc<Caller>>() {
-        Some(caller) => Ok(Principal::admitted(caller)),
-        None => state.gate.decide(credentials(request.headers())).map_err(Refusal::Gate),
-    }
+    let principal = match request.extensions().get::<Arc<Caller>>() {
+        Some(caller) => Principal::admitted(caller),
+        None => state.gate.decide(credentials(request.headers())).map_err(Refusal::Gate)?,
+    };
+    let address = Peer::of(request).map(|peer| peer.client(request.headers()));
+    Ok(principal.from_address(address))
 }
 
 /// The credentials of a request. A browser can give those of a socket only as a subprotocol.

@@ -5,6 +5,7 @@
 //! then passes through [`Principal::check`] once, before it is carried out. What a namespace hides is left out where
 //! selections are made, with [`Principal::may_see`].
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use alluvium_access::{Caller, Scope, routes::place_of_space};
@@ -36,6 +37,8 @@ pub struct Principal {
     pub name: String,
     /// Whether many callers go by this name, so that bounds for one caller don't apply to it.
     pub is_shared: bool,
+    /// Whence it comes, where that is known: what tells callers apart that go by one name, where there isn't room for all.
+    pub address: Option<IpAddr>,
     /// The spaces it may use: names, or beginnings of names that end in `*`; `None` for all.
     pub spaces: Option<Vec<String>>,
     /// Whether it may query and subscribe.
@@ -68,6 +71,7 @@ impl Principal {
         Self {
             name: "anyone".to_owned(),
             is_shared: true,
+            address: None,
             spaces: None,
             may_read: true,
             may_append: true,
@@ -100,6 +104,25 @@ impl Principal {
             caller: Some(Arc::clone(caller)),
             ..Self::anyone()
         }
+    }
+
+    /// The same one, coming from an address.
+    #[must_use]
+    pub fn from_address(self, address: Option<IpAddr>) -> Self {
+        Self { address, ..self }
+    }
+
+    /// By what its share of a space is told from that of others: its name, and its address if many go by that name. Of
+    /// IPv6, 64 bits are one address.
+    pub(crate) fn share(&self) -> (&str, String) {
+        let address = match self.address.filter(|_| self.is_shared) {
+            None => String::new(),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            Some(IpAddr::V6(address)) => {
+                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).to_string()
+            }
+        };
+        (&self.name, address)
     }
 
     /// Whether the server that let it in leaves it this much in a space.
