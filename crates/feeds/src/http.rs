@@ -6,6 +6,7 @@
 //! /feeds/v1/spaces/{space}/events` a selection of feeds as server-sent events: see [`events`]. The same messages
 //! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
+mod encodings;
 mod events;
 mod operation;
 mod post;
@@ -155,11 +156,12 @@ pub struct Standing {
 impl Handler for Surface {
     async fn handle(&self, request: alluvium_http::Request) -> Response {
         let mut request = request.map(Some);
+        let wanted = encodings::wanted(request.headers());
         let answered = route(&self.0, &mut request).await;
         if answered.is_err() {
             throw_away(request).await;
         }
-        let mut response = answered.unwrap_or_else(Refusal::into_response);
+        let mut response = answered.unwrap_or_else(|refusal| refusal.into_response(wanted));
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, http::HeaderValue::from_static("*"));

@@ -152,10 +152,12 @@ impl Principal {
             Request::Append(append) => {
                 let is_foreign =
                     |actor: &Id| self.actors.as_ref().is_some_and(|actors| !actors.contains(actor));
-                if append.blocks.iter().any(|block| is_foreign(&block.actor_id)) {
-                    return forbidden("the caller may not write as this actor");
+                match append.blocks.iter().position(|block| is_foreign(&block.actor_id)) {
+                    Some(index) => forbidden(&format!(
+                        "`blocks[{index}].actorId`: the caller may not write as this actor"
+                    )),
+                    None => Ok(()),
                 }
-                Ok(())
             }
         }
     }
