@@ -58,14 +58,13 @@ struct Envelope {
 
 /// The same where something in it can't be read: for the answer, as much of it as can.
 #[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Remains {
-    #[serde(default)]
-    request_id: Lenient<RequestId>,
-    #[serde(default)]
-    sender_peer_id: Lenient<Id>,
-    #[serde(default)]
-    recipient_peer_id: Lenient<Id>,
+    #[serde(default, rename = "requestId")]
+    request: Lenient<RequestId>,
+    #[serde(default, rename = "senderPeerId")]
+    sender: Lenient<Id>,
+    #[serde(default, rename = "recipientPeerId")]
+    recipient: Lenient<Id>,
 }
 
 impl Encoding {
@@ -205,11 +204,10 @@ impl Encoding {
     fn envelope(self, bytes: &[u8]) -> Result<Envelope, DecodeError> {
         let envelope: Envelope = self.decode_object(bytes).map_err(|message| {
             let remains = self.decode_plain::<Object<Remains>>(bytes);
-            let Remains { request_id, sender_peer_id, recipient_peer_id } =
-                remains.map(|Object(remains)| remains).unwrap_or_default();
+            let remains = remains.map(|Object(remains)| remains).unwrap_or_default();
             DecodeError {
-                request_id: request_id.0.unwrap_or_default(),
-                peers: Peers { sender_peer_id: sender_peer_id.0, recipient_peer_id: recipient_peer_id.0 },
+                request_id: remains.request.0.unwrap_or_default(),
+                peers: Peers { sender_peer_id: remains.sender.0, recipient_peer_id: remains.recipient.0 },
                 message,
             }
         })?;

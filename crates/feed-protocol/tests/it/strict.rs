@@ -1,7 +1,7 @@
 //! What is refused, and how far a bad message can be read.
 
 use alluvium_feed_protocol::limits::NAMES_HARD_MAX;
-use alluvium_feed_protocol::{Encoding, Operation, Request};
+use alluvium_feed_protocol::{Encoding, Id, Operation, Request};
 
 fn query(json: &str) -> Result<Request, String> {
     Encoding::Json.decode_request(json.as_bytes(), Some(Operation::Query)).map_err(|error| error.message)
@@ -102,7 +102,7 @@ fn a_bad_field_of_the_envelope_hides_none_of_the_others() {
         ciborium::into_writer(&value, &mut cbor).unwrap();
         for (encoding, bytes) in [(Encoding::Json, json.as_bytes()), (Encoding::Cbor, &cbor)] {
             let error = encoding.decode_routed(bytes, None).unwrap_err();
-            let recipient = error.peers.recipient_peer_id.as_ref().map(|id| id.as_str());
+            let recipient = error.peers.recipient_peer_id.as_ref().map(Id::as_str);
             assert_eq!((error.request_id.as_str(), recipient), ("mine", Some("there")), "{json}");
         }
     }

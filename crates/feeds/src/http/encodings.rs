@@ -43,7 +43,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Encoding {
 
 /// One element of an `Accept`.
 struct Range {
-    media_range: String,
+    types: String,
     /// Thousandths.
     quality: u16,
     place: usize,
@@ -55,16 +55,16 @@ type Liking = (u16, u8, Reverse<usize>);
 impl Range {
     fn parse((place, text): (usize, &str)) -> Self {
         let mut parts = text.split(';').map(str::trim);
-        let media_range = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let types = parts.next().unwrap_or_default().to_ascii_lowercase();
         let quality = parts.find_map(|part| part.strip_prefix(['q', 'Q'])?.trim_start().strip_prefix('='));
         let quality = quality.map_or(Some(1000), |quality| thousandths(quality.trim()));
         // What can't be read says nothing.
-        Self { media_range, quality: quality.unwrap_or(0), place }
+        Self { types, quality: quality.unwrap_or(0), place }
     }
 
     /// How closely it names an encoding, if it does.
     fn fits(&self, encoding: Encoding) -> Option<u8> {
-        match self.media_range.as_str() {
+        match self.types.as_str() {
             "*/*" => Some(0),
             "application/*" => Some(1),
             named if named == encoding.media_type() => Some(2),

@@ -53,13 +53,10 @@ pub(super) fn make(
     let (name, address) = principal.share();
     let mut room = Room { connection, in_use, shares: shares(connection)?, own: 0, evicted: Vec::new() };
     let is_own = |share: &Share| share.principal == name && share.address == address;
-    room.own = match room.shares.iter().position(is_own) {
-        Some(own) => own,
-        None => {
-            room.shares.push(Share { principal: name.to_owned(), address, number: 0, bytes: 0 });
-            room.shares.len() - 1
-        }
-    };
+    room.own = room.shares.iter().position(is_own).unwrap_or(room.shares.len());
+    if room.own == room.shares.len() {
+        room.shares.push(Share { principal: name.to_owned(), address, number: 0, bytes: 0 });
+    }
     if !principal.is_shared {
         room.keep_own_within(&space.id, options.limits.subscriptions_max)?;
     }
