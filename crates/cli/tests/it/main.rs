@@ -9,6 +9,7 @@ mod fan_out;
 mod feeds;
 mod inspect;
 mod jetstream;
+mod jetstream_options;
 mod jetstream_server;
 mod keep;
 mod lifecycle;
