@@ -79,7 +79,7 @@ fn what_a_socket_does_not_take_of_a_piece_comes_before_all_else() {
         }
         let mut chunks = Vec::new();
         while !chunks.ends_with(b"\r\n0\r\n\r\n") {
-            let mut more = [0; 64 * 1024];
+            let mut more = [0; 16 * 1024];
             let read = reader.read(&mut more).unwrap();
             assert!(read > 0);
             chunks.extend_from_slice(&more[..read]);
