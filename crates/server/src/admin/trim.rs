@@ -84,10 +84,10 @@ mod tests {
         assert!(asked.dry_run && asked.to == TrimTo::Bytes(0));
         assert_eq!(asked.path.url_path(), "/v1/stream/a%20b");
         let offset = Offset::new(2, 30);
-        let body = format!(r#"{{"path":"/ds/b/s","from_offset":"{offset}","dry_run":false}}"#);
+        let body = format!(r#"{{"path":"/ds/docs/s","from_offset":"{offset}","dry_run":false}}"#);
         let asked = Asked::parse(body.as_bytes()).expect("valid");
         assert!(!asked.dry_run && asked.to == TrimTo::Offset(offset));
-        let asked = Asked::parse(br#"{"path":"/ds/b/s","keep_ms":5}"#);
+        let asked = Asked::parse(br#"{"path":"/ds/docs/s","keep_ms":5}"#);
         assert!(asked.is_ok_and(|asked| asked.to == TrimTo::Age(5)));
     }
 
