@@ -121,7 +121,7 @@ pub(crate) fn docs_markdown() -> String {
 
 /// The URL of something that is the operator's.
 fn url(connection: &ConnectionArgs, what: &str) -> String {
-    format!("{}/admin/v1/{what}", connection.url.trim_end_matches('/'))
+    format!("{}/admin/v1/{what}", connection.url().trim_end_matches('/'))
 }
 
 /// Sends a request and reads its JSON.

@@ -28,6 +28,7 @@
 //! | [`mod@error`] | the twelve kinds of refusal, with status, headers and event data |
 //! | [`store`] | what any keeper of streams does, and a suite that checks it |
 //! | [`subscription`] | cursors that wake workers: documents, patterns, wakes and leases |
+//! | [`prefix`] | a place and everything below it |
 //! | [`path_token`] | a path as one word |
 //! | [`header`], [`limits`] | names and bounds |
 
@@ -49,6 +50,7 @@ pub mod limits;
 pub mod offset;
 pub mod path;
 pub mod path_token;
+pub mod prefix;
 pub mod producer;
 pub mod snapshot;
 pub mod sse;

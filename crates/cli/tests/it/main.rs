@@ -22,4 +22,5 @@ mod slow_readers;
 mod sqlite;
 mod stream;
 mod support;
+mod tls;
 mod top;
