@@ -33,7 +33,7 @@ fn commands(url: &str, file: &Path) -> Vec<(String, Cli)> {
         "admin delete /v1/stream/a",
         "stream create a",
         "stream read a",
-        "stream append a --data x",
+        "stream append a x",
         "stream tail a",
         "bucket create docs",
     ]
@@ -44,7 +44,7 @@ fn commands(url: &str, file: &Path) -> Vec<(String, Cli)> {
     commands.push((tail.clone(), Cli::new(&tail).arg(url)));
     for sync in ["feed sync", "feed sync --follow"] {
         let at = file.to_str().unwrap();
-        Cli::new("feed append --feed f --data x --db").arg(at).run().ok();
+        Cli::new("feed append f --message x --db").arg(at).run().ok();
         commands.push((sync.to_owned(), Cli::new(sync).arg("--url").arg(url).arg("--db").arg(at)));
         let socket = url.replace("https://", "wss://");
         let of_socket = Cli::new(sync).arg("--url").arg(&socket).arg("--db").arg(at);
