@@ -9,7 +9,7 @@ mod parser;
 pub type Body = fn(&[u8]);
 
 /// Every body with the name of its target and of its folder of seeds.
-pub const BODIES: [(&str, Body); 1] = [("client_multipart", multipart)];
+pub const BODIES: [(&str, Body); 1] = [("cli_multipart", multipart)];
 
 /// Headers and bytes of the parts.
 type Parts = Vec<(Vec<(String, String)>, Vec<u8>)>;

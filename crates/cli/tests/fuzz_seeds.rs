@@ -11,3 +11,8 @@ mod replay;
 fn every_seed_passes_its_fuzz_body() {
     replay::every_seed_passes(&bodies::BODIES);
 }
+
+#[test]
+fn every_folder_of_seeds_has_a_fuzz_body() {
+    replay::every_folder_has_a_body(&bodies::BODIES, "cli_");
+}

@@ -33,7 +33,7 @@ fn commands(url: &str, file: &Path) -> Vec<(String, Cli)> {
         "admin delete /v1/stream/a",
         "stream create a",
         "stream read a",
-        "stream append a x",
+        "stream append a --message x",
         "stream tail a",
         "bucket create docs",
     ]
