@@ -22,7 +22,7 @@ use crate::{
     Body, BodyError, Handler,
     admission::{HEAD_TOO_LARGE, TOO_MANY_HEADERS},
     connection::{Connection, Guard, IdleWatch},
-    error::raw_error_response,
+    error::{ErrorShape, raw_error_response},
     framing::{Fault, Findings},
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN},
     paced::Paced,
@@ -123,9 +123,9 @@ pub(crate) async fn run<H: Handler>(
             Fault::BareLineFeed | Fault::MalformedQuery => counters.heads_malformed.add(),
             Fault::TooManyQueries => counters.requests_refused.add(),
         }
-        let query_bytes_max = shared.queries.bytes_max;
+        let (shape, query_bytes_max) = (shared.front.error_shape, shared.queries.bytes_max);
         // A peer that does not take it has had its chance.
-        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, fault, query_bytes_max)).await);
+        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, shape, fault, query_bytes_max)).await);
     // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
     } else if let Some(upgrade) = upgrade.filter(|_| !state.outbox.is_socket_full()) {
         shared.front.counters.connections_upgraded.add();
@@ -174,7 +174,12 @@ async fn answer<H: Handler>(
 }
 
 /// Answers a head that no parser has seen, and leaves the peer the time to read that.
-async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> std::io::Result<()> {
+async fn refuse(
+    stream: &mut Stream,
+    shape: ErrorShape,
+    fault: Fault,
+    query_bytes_max: usize,
+) -> std::io::Result<()> {
     let (status, code) = match fault {
         Fault::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
         Fault::TooManyHeaders => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers"),
@@ -190,7 +195,7 @@ async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> st
         Fault::QueryTooLong => &*format!("the query of the request has more than {query_bytes_max} bytes"),
         Fault::TooManyQueries => "too many requests with long queries come in",
     };
-    stream.write_all(&raw_error_response(status, code, message)).await?;
+    stream.write_all(&raw_error_response(shape, status, code, message)).await?;
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
     let mut left = REFUSED_BYTES_MAX;

@@ -40,7 +40,7 @@ mod watchdog;
 pub use body::{Body, BodyError};
 pub use collect::{BodyBudget, CollectError, CollectLimits, collect, discard};
 pub use counters::{CounterSnapshot, Counters};
-pub use error::{ERROR_CODE, error_body, error_response};
+pub use error::{ERROR_CODE, ErrorShape, error_body, error_response};
 pub use feed::Feed;
 #[doc(hidden)]
 pub use framing::fuzzing;

@@ -146,6 +146,7 @@ pub struct Account {
     /// The highest number of an archived `#identity`.
     identified_at: Option<u64>,
     waiting: Option<Waiting>,
+    recent: repair::Recent,
 }
 
 /// What is stored of an account.
@@ -177,6 +178,7 @@ impl Account {
             hosted_at: stored.account_seq,
             identified_at: stored.identity_seq,
             waiting,
+            recent: repair::Recent::default(),
         }
     }
 
@@ -214,14 +216,14 @@ impl Account {
                     self.miss(Cause::Chain, &event.rev, context, &mut step);
                     self.hold(event, context, &mut step);
                 }
-                Err(reject) => step.notes.push(Note::Rejected(reject)),
+                Err(reject) => self.refuse(reject, context, &mut step),
             }
             return step;
         }
         match self.judge(&event, context) {
             Verdict::Verified(verified) => self.advance(verified, &mut step),
             Verdict::Replay => step.notes.push(Note::Replay),
-            Verdict::Rejected(reject) => step.notes.push(Note::Rejected(reject)),
+            Verdict::Rejected(reject) => self.refuse(reject, context, &mut step),
             Verdict::Broken(broken) => {
                 step.notes.push(Note::Broken(broken));
                 self.miss(Cause::Chain, &event.rev, context, &mut step);
@@ -239,6 +241,22 @@ impl Account {
     fn judge(&self, event: &Commit, context: &Context<'_>) -> Verdict {
         let known = (self.chain.as_ref(), self.hosting.as_ref());
         check(event, known, context.now_us, context.rules, context.keys)
+    }
+
+    /// Drops an event. Of an account whose repository is known, what it may have told shows with the next event, which
+    /// does not follow what is known. Without that the next one would be taken for the first, and what was dropped would
+    /// be missing for good: a commit signed with a key that was changed since is as true as any other. So the repository
+    /// is fetched. Nothing that a dropped event says is believed, its revision neither: whatever the account's server has
+    /// is enough.
+    fn refuse(&mut self, reject: Reject, context: &Context<'_>, step: &mut Step) {
+        step.notes.push(Note::Rejected(reject));
+        #[cfg(feature = "planted-bugs")]
+        if is_planted(Bug::RefusalForgotten) {
+            return;
+        }
+        if self.chain.is_none() && reject.has_repository() {
+            self.miss(Cause::Dropped, "", context, step);
+        }
     }
 
     /// Archives a commit that holds.
@@ -259,17 +277,21 @@ impl Account {
 
     fn sync(&mut self, event: Sync, context: &Context<'_>) -> Step {
         let rules = context.rules;
+        let mut step = Step::default();
         let did = match commit::check_envelope(&event.did, &event.rev, context.now_us, rules) {
-            Ok(did) => did,
-            Err(reject) => return Step::note(Note::Rejected(reject)),
+            Ok(_) if rules.gate_hosting && self.is_inactive() => Err(Reject::Inactive),
+            checked => checked,
         };
-        if rules.gate_hosting && self.is_inactive() {
-            return Step::note(Note::Rejected(Reject::Inactive));
-        }
+        let did = match did {
+            Ok(did) => did,
+            Err(reject) => {
+                self.refuse(reject, context, &mut step);
+                return step;
+            }
+        };
         if self.chain.as_ref().is_some_and(|chain| event.rev <= chain.rev) {
             return Step::note(Note::Replay);
         }
-        let mut step = Step::default();
         let known = self.chain.as_ref().map(|chain| chain.data);
         let object = sync_commit(&event.blocks, rules);
         let is_readable = object.is_some();

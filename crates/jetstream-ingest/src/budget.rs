@@ -16,6 +16,9 @@ pub struct Budget {
 struct State {
     held: usize,
     closed: bool,
+    /// Who came first is served first: one who wants much would wait for ever for many who want little.
+    next_turn: u64,
+    turn: u64,
 }
 
 /// Bytes that are held, until this is dropped.
@@ -31,17 +34,38 @@ impl Budget {
         Arc::new(Self { limit, state: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// Waits until `bytes` are free; more than the limit count as the limit. Nothing once it is closed.
+    /// Waits until `bytes` are free, and everyone served who came before; more than the limit count as the limit. Nothing
+    /// once it is closed.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
         let bytes = bytes.min(self.limit);
         let mut state = self.state.lock();
-        while !state.closed && state.held + bytes > self.limit {
+        let turn = state.next_turn;
+        state.next_turn += 1;
+        while !state.closed && (state.turn != turn || state.held + bytes > self.limit) {
             self.freed.wait(&mut state);
         }
         if state.closed {
             return None;
         }
+        state.turn += 1;
         state.held += bytes;
+        if state.turn != state.next_turn {
+            // There may be room for the next one as well.
+            self.freed.notify_all();
+        }
+        drop(state);
+        Some(Permit { budget: self.clone(), bytes })
+    }
+
+    /// The same without waiting: nothing if it would have to.
+    pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
+        let bytes = bytes.min(self.limit);
+        let mut state = self.state.lock();
+        if state.closed || state.turn != state.next_turn || state.held + bytes > self.limit {
+            return None;
+        }
+        state.held += bytes;
+        drop(state);
         Some(Permit { budget: self.clone(), bytes })
     }
 
@@ -71,6 +95,12 @@ impl Permit {
         true
     }
 
+    /// Holds what another one of the same bound held, too: both are given back at once, and who waits is woken once.
+    pub fn take(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget), "bytes of one bound");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// What is held.
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -79,8 +109,10 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.budget.state.lock().held -= self.bytes;
-        self.budget.freed.notify_all();
+        if self.bytes > 0 {
+            self.budget.state.lock().held -= self.bytes;
+            self.budget.freed.notify_all();
+        }
     }
 }
 
@@ -102,6 +134,34 @@ mod tests {
         assert_eq!(waiting.join().expect("a thread"), Some(50));
         assert_eq!(budget.reserve(1_000_000).map(|permit| permit.bytes()), Some(100));
         assert_eq!(budget.held(), 0);
+    }
+
+    /// Whoever wants everything is served between those who want little, however many these are.
+    #[test]
+    fn whoever_came_first_is_served_first() {
+        let budget = Budget::new(10);
+        let mut held = budget.reserve(4).expect("room");
+        held.take(budget.reserve(2).expect("room"));
+        let waiting = |bytes| {
+            let at = budget.state.lock().next_turn;
+            let thread = {
+                let budget = budget.clone();
+                std::thread::spawn(move || budget.reserve(bytes).expect("room").bytes())
+            };
+            while budget.state.lock().next_turn == at {
+                std::thread::yield_now();
+            }
+            thread
+        };
+        let large = waiting(10);
+        assert!(budget.try_reserve(1).is_none(), "somebody waits already");
+        let small = waiting(1);
+        assert_eq!(budget.held(), 6, "nobody overtakes");
+        drop(held);
+        assert_eq!(large.join().expect("a thread"), 10);
+        assert_eq!(small.join().expect("a thread"), 1);
+        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.try_reserve(20).map(|permit| permit.bytes()), Some(10));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Counter {
     QueueDropped,
     /// Times that the reader waited for room.
     BackPressure,
+    /// Times that a result waited because too much was not durable yet.
+    WriteWaits,
     /// Rows handed to the archive.
     Rows,
     /// Commits that were verified.
@@ -118,7 +120,7 @@ pub enum Counter {
 }
 
 /// Counters without a label, in the order of their numbers.
-const PLAIN: [(Counter, &str); 29] = [
+const PLAIN: [(Counter, &str); 30] = [
     (Counter::Received, "livestream_events_received_total"),
     (Counter::Reconnects, "livestream_reconnects_total"),
     (Counter::DecodeErrors, "livestream_decode_errors_total"),
@@ -130,6 +132,7 @@ const PLAIN: [(Counter, &str); 29] = [
     (Counter::RelayOther, "livestream_stream_error_frames_total"),
     (Counter::QueueDropped, "livestream_verify_queue_dropped_events_total"),
     (Counter::BackPressure, "livestream_back_pressure_total"),
+    (Counter::WriteWaits, "livestream_write_waits_total"),
     (Counter::Rows, "livestream_rows_total"),
     (Counter::Verified, "verifier_verified_total"),
     (Counter::Legacy, "verifier_legacy_total"),
@@ -217,7 +220,7 @@ impl Counter {
 #[derive(Debug)]
 pub struct Counters {
     values: [AtomicU64; ALL],
-    /// The relay's number up to which everything is with the archive.
+    /// The relay's number up to which everything is durable.
     cursor: AtomicU64,
     /// When the last event came in, in milliseconds since 1970; 0 before the first.
     last_event_ms: AtomicU64,
@@ -283,12 +286,12 @@ impl Counters {
         Counter::all().map(|counter| (counter, self.get(counter)))
     }
 
-    /// Notes how far the archive is.
+    /// Notes how far everything is durable.
     pub fn set_cursor(&self, cursor: u64) {
         self.cursor.store(cursor, Ordering::Relaxed);
     }
 
-    /// The relay's number up to which everything is with the archive (`livestream_upstream_cursor`).
+    /// The relay's number up to which everything is durable, where a restart goes on (`livestream_upstream_cursor`).
     pub fn cursor(&self) -> u64 {
         self.cursor.load(Ordering::Relaxed)
     }

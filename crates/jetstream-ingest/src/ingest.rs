@@ -35,6 +35,9 @@ impl Ingest {
         let cursor = stored.or(config.start_cursor);
         let limits = config.pipeline.rules.limits;
         let pipeline = Arc::new(Pipeline::new(config.pipeline, seams, cursor));
+        if let Some(stored) = stored {
+            pipeline.set_durable_cursor(stored);
+        }
         pipeline.schedule_stored()?;
         let (sender, results) = sync_channel(limits.results);
         let mut ingest = Self { pipeline: pipeline.clone(), threads: Vec::new() };

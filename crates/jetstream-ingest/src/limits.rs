@@ -35,6 +35,10 @@ pub struct Limits {
     pub repairs: usize,
     /// Results that wait to be appended.
     pub results: usize,
+    /// What was verified and is not durable yet, in bytes, over all accounts. Beyond it nothing more is verified until the
+    /// disk has caught up, so that events wait in the queues of their accounts, whose bounds then count. A larger result is
+    /// taken alone.
+    pub write_queue_bytes: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +59,7 @@ impl Default for Limits {
             identities: 200_000,
             repairs: 1_000_000,
             results: 1024,
+            write_queue_bytes: 64 << 20,
         }
     }
 }

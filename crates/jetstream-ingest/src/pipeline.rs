@@ -8,6 +8,7 @@
 mod append;
 mod fetch;
 mod look;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ use std::time::Duration;
 use alluvium_atproto::Did;
 use alluvium_env::{Clock, Random};
 use alluvium_jss::Event as Row;
+#[cfg(feature = "planted-bugs")]
+use alluvium_jss::planted::{Bug, is_planted};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
@@ -116,6 +119,8 @@ pub(crate) struct Done {
     seqs: Vec<u64>,
     pin: Arc<()>,
     permit: Option<Permit>,
+    /// What it takes until it is durable.
+    room: Option<Permit>,
 }
 
 /// Everything that the threads share.
@@ -130,6 +135,9 @@ pub(crate) struct Pipeline {
     work: Condvar,
     room: Condvar,
     watermark: Mutex<Watermark>,
+    durable_cursor: Mutex<Option<u64>>,
+    /// What was verified and is not durable yet.
+    unwritten: Arc<Budget>,
     accounts: Accounts,
     identities: Identities,
     pending_bytes: AtomicUsize,
@@ -194,6 +202,8 @@ impl Pipeline {
             work: Condvar::new(),
             room: Condvar::new(),
             watermark: Mutex::new(Watermark::new(cursor)),
+            durable_cursor: Mutex::default(),
+            unwritten: Budget::new(limits.write_queue_bytes.max(1)),
             accounts: Accounts::new(seams.store.clone(), limits.accounts),
             identities,
             pending_bytes: AtomicUsize::new(0),
@@ -278,7 +288,7 @@ impl Pipeline {
             return;
         }
         #[cfg(feature = "planted-bugs")]
-        if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::DropKeepsNumber) {
+        if is_planted(Bug::DropKeepsNumber) {
             let note = Task::Dropped { seqs: Vec::new(), rev: new_rev.to_owned(), asks: new_asks };
             queues.offer(did, note);
             return;
@@ -396,7 +406,8 @@ impl Pipeline {
         }
         let pin = held.pin.clone();
         self.accounts.put(did, held);
-        let done = Done { rows: step.rows, changes: step.changes, seqs, pin, permit };
+        let room = self.room_to_write(&step);
+        let done = Done { rows: step.rows, changes: step.changes, seqs, pin, permit, room };
         // Whoever appends ends after everyone who judges, or has failed.
         let sent = results.send(done);
         debug_assert!(sent.is_ok() || self.is_stopped());
@@ -456,6 +467,7 @@ impl Pipeline {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.budget.close();
+        self.unwritten.close();
         // With the lock held, nobody is between looking and waiting.
         drop(self.queues.lock());
         self.work.notify_all();

@@ -13,8 +13,10 @@ pub struct Snapshot {
     pub connected: bool,
     /// The highest number that the relay has sent; before the first one, the number that it was asked to begin behind.
     pub last_seq: Option<u64>,
-    /// The relay's number up to which everything is with the archive, where a restart goes on at the latest.
+    /// The relay's number up to which everything is durable, where a restart goes on.
     pub cursor: Option<u64>,
+    /// The relay's number up to which everything is done and handed to the archive, which may not have it on the disk yet.
+    pub handled_seq: Option<u64>,
     /// When the last event came in, in milliseconds since 1970.
     pub last_event_ms: Option<u64>,
     /// How old the events were that came in last, in milliseconds, by the relay's own times: what is still to be caught
@@ -24,6 +26,8 @@ pub struct Snapshot {
     pub in_flight: usize,
     /// What the events that wait for a worker take, in bytes.
     pub queue_bytes: usize,
+    /// What was verified takes that is not durable yet, in bytes.
+    pub write_queue_bytes: usize,
     /// Repairs that wait for their time; more may be stored while there is no room for them here.
     pub repairs_waiting: usize,
     /// Repositories that are being fetched.

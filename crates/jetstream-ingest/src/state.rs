@@ -40,7 +40,7 @@ pub struct Hosting {
 /// Why a repository is fetched whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Events of the account were dropped because too many waited.
+    /// Events of the account were dropped: too many waited, or the first ones that came could not be verified.
     Dropped,
     /// A commit does not follow the one before it, or its proof does not hold.
     Chain,

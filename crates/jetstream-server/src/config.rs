@@ -5,13 +5,20 @@ use std::path::PathBuf;
 use alluvium_env::Room;
 use alluvium_jetstream_archive::Options;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
+use alluvium_jetstream_ingest::limits::Limits;
+use alluvium_jetstream_ingest::rules::Rules;
+
+/// The folder of what is remembered, in the data directory.
+pub(crate) const META: &str = "meta";
+/// The folder of the archive.
+pub(crate) const SEGMENTS: &str = "segments";
 
 /// How a Jetstream is run.
 #[derive(Clone, Debug)]
 pub struct JetstreamConfig {
-    /// The relay: `wss://…`, or `ws://…` for one on this machine.
+    /// The relay: `wss://…`, or `ws://…`. It may be anywhere.
     pub relay: String,
-    /// The directory of `did:plc`.
+    /// The directory of `did:plc`: `https://…` or `http://…`. It may be anywhere.
     pub plc: String,
     /// Where everything is kept.
     pub data_dir: PathBuf,
@@ -19,7 +26,8 @@ pub struct JetstreamConfig {
     pub start_cursor: Option<u64>,
     /// Whether the reader waits when an account's queue is full, instead of dropping from it and repairing.
     pub lossless: bool,
-    /// Connects to addresses that are not public, and without TLS: for a simulation on this machine.
+    /// Connects to addresses that are not public, and without TLS, where accounts name them: for a simulation on this
+    /// machine.
     pub allow_private: bool,
     /// Threads that verify.
     pub workers: usize,
@@ -29,6 +37,8 @@ pub struct JetstreamConfig {
     pub segment_bytes: u64,
     /// Rows of a full block.
     pub block_rows: usize,
+    /// Bytes of what was verified and is not on the disk yet, beyond which nothing more is verified.
+    pub write_queue_bytes: usize,
     /// Whether the disk has room: while it has not, nothing is taken from the relay.
     pub room: Room,
 }
@@ -49,12 +59,13 @@ impl JetstreamConfig {
             fetchers,
             segment_bytes: archive.segment_bytes,
             block_rows: archive.blocks.block_rows,
+            write_queue_bytes: Limits::default().write_queue_bytes,
             room: Room::default(),
         }
     }
 
     pub(crate) fn archive(&self) -> Options {
-        let mut options = Options::new(self.data_dir.join("segments"));
+        let mut options = Options::new(self.data_dir.join(SEGMENTS));
         options.segment_bytes = self.segment_bytes;
         options.blocks.block_rows = self.block_rows;
         options
@@ -73,12 +84,10 @@ impl JetstreamConfig {
     }
 
     pub(crate) fn ingest(&self) -> IngestConfig {
-        let pipeline = PipelineConfig {
-            workers: self.workers,
-            fetchers: self.fetchers,
-            lossless: self.lossless,
-            ..PipelineConfig::default()
-        };
+        let mut rules = Rules::default();
+        rules.limits.write_queue_bytes = self.write_queue_bytes;
+        let pipeline =
+            PipelineConfig { rules, workers: self.workers, fetchers: self.fetchers, lossless: self.lossless };
         IngestConfig { pipeline, start_cursor: self.start_cursor }
     }
 }

@@ -23,13 +23,13 @@ macro_rules! families {
 }
 
 families! {
-    UPSTREAM_CURSOR = gauge "jetstream_livestream_upstream_cursor" [] "The relay's number up to which everything is with the archive.";
+    UPSTREAM_CURSOR = gauge "jetstream_livestream_upstream_cursor" [] "The relay's number up to which everything is durable, where a restart goes on.";
     LAST_EVENT = gauge "jetstream_livestream_last_seen_upstream_event_timestamp_seconds" [] "When the last event came in, in seconds since 1970; 0 before the first.";
     CONNECTED = gauge "jetstream_livestream_connected" [] "Whether there is a connection to the relay.";
     LAST_SEQ = gauge "jetstream_livestream_last_seq" [] "The highest number that the relay has sent; 0 before the first.";
     LAG = gauge "jetstream_livestream_lag_seconds" [] "How old the events were that came in last, by the relay's own times.";
     IN_FLIGHT = gauge "jetstream_livestream_in_flight" [] "Numbers of the relay that are not done.";
-    HELD_BYTES = gauge "jetstream_livestream_held_bytes" ["what"] "Bytes of the ingest in memory: events in `queues`, commits `pending` behind repairs, `repositories` that were fetched.";
+    HELD_BYTES = gauge "jetstream_livestream_held_bytes" ["what"] "Bytes of the ingest in memory: events in `queues`, commits `pending` behind repairs, `repositories` that were fetched, what was verified and waits to be `written`.";
     REPAIRS_HELD = gauge "jetstream_verifier_repairs_held" ["state"] "Repairs that are `waiting` for their time, or `running`.";
     NEXT_SEQ = gauge "jetstream_next_seq" [] "The number of the next event of the archive.";
     FLUSHED_SEQ = gauge "jetstream_flushed_seq" [] "Events before this number are in blocks of segments.";
@@ -48,6 +48,8 @@ families! {
     SENT = counter "jetstream_sent_total" [] "Messages queued for subscribers.";
     UNRENDERABLE = counter "jetstream_unrenderable_total" [] "Times that an event was passed over because it cannot be shown.";
     DROPPED_SLOW = counter "jetstream_dropped_slow_total" [] "Subscribers that were dropped because they were too slow.";
+    DROPPED_STALLED = counter "jetstream_dropped_stalled_total" [] "Subscribers that were dropped because they took nothing of what was sent to them.";
+    DROPPED_SILENT = counter "jetstream_dropped_silent_total" [] "Subscribers that were dropped because they did not answer when asked whether they are there.";
     REFUSED = counter "jetstream_refused_total" [] "Requests that were refused.";
     REFUSED_BY_ADDRESS = counter "jetstream_refused_by_address_total" [] "Of them, those because their address has taken all it may.";
     UPDATES = counter "jetstream_options_updates_total" ["result"] "Messages of subscribers that were `taken` as a new filter, or `refused`.";
@@ -69,6 +71,7 @@ const MEANINGS: &[(&str, &str)] = &[
         "Events that were dropped because too many of their account waited.",
     ),
     ("livestream_back_pressure", "Times that the reader of the relay waited for room."),
+    ("livestream_write_waits", "Times that a result waited because too much was not on the disk yet."),
     ("livestream_rows", "Rows handed to the archive."),
     ("livestream_replayed_account_events_dropped", "Account events that were known."),
     ("livestream_replayed_identity_events_dropped", "Identity events that were known."),
@@ -164,6 +167,7 @@ fn held(page: &mut Page, ingest: &Snapshot) {
     page.whole(&HELD_BYTES, &["queues"], ingest.queue_bytes as u64);
     page.whole(&HELD_BYTES, &["pending"], ingest.pending_bytes as u64);
     page.whole(&HELD_BYTES, &["repositories"], ingest.repos_bytes as u64);
+    page.whole(&HELD_BYTES, &["written"], ingest.write_queue_bytes as u64);
     page.whole(&REPAIRS_HELD, &["waiting"], ingest.repairs_waiting as u64);
     page.whole(&REPAIRS_HELD, &["running"], ingest.repairs_running as u64);
 }
@@ -192,6 +196,8 @@ fn served(page: &mut Page, counts: Counts) {
     page.whole(&SENT, &[], counts.sent);
     page.whole(&UNRENDERABLE, &[], counts.unrenderable);
     page.whole(&DROPPED_SLOW, &[], counts.dropped_slow);
+    page.whole(&DROPPED_STALLED, &[], counts.dropped_stalled);
+    page.whole(&DROPPED_SILENT, &[], counts.dropped_silent);
     page.whole(&REFUSED, &[], counts.refused);
     page.whole(&REFUSED_BY_ADDRESS, &[], counts.refused_by_address);
     page.whole(&UPDATES, &["taken"], counts.updates);

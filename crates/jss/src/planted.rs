@@ -102,6 +102,10 @@ pub enum Bug {
     FilterCountsRows,
     /// Rows are shown before they are durable.
     ShownEarly,
+    /// What is refused of an unknown account is dropped without a repair.
+    RefusalForgotten,
+    /// What was verified waits for the disk without a bound.
+    WritesUnbounded,
 }
 
 /// Whether this bug is to be had.

@@ -6,6 +6,7 @@ pub mod compare;
 mod internet;
 mod power;
 mod setting;
+mod stall;
 mod wire;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use archive::{Archive, Fold, fold};
 pub use internet::Internet;
 pub use power::Power;
 pub use setting::Setting;
+pub use stall::Stall;
 pub use wire::{Fault, Wire};
 
 /// A world that several threads look at.

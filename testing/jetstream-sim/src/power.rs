@@ -8,14 +8,16 @@ use std::thread::{JoinHandle, yield_now};
 
 use alluvium_env::sim::SimDisk;
 use alluvium_env::{Disk as _, Env, Room};
-use alluvium_jetstream_archive::{Archive, Error, LogStore, Options};
+use alluvium_jetstream_archive::{Archive, Error, LogStore, Options, Status};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestConfig, Seams};
+use alluvium_jetstream_ingest::snapshot::Snapshot;
 use alluvium_jetstream_server::Archived;
 use alluvium_jetstream_simulator::{Act, Config, Emitted, Oracle, Outcome, World};
 use alluvium_jss::{Kind, Row};
 use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 
+use crate::stall::{Stall, Stalling};
 use crate::{Internet, NoJitter, Shared, Time, Wire, compare, fold};
 
 /// Where everything is.
@@ -30,12 +32,15 @@ pub struct Power {
     pub world: Shared,
     /// The disk.
     pub disk: SimDisk,
+    /// Lets the disk stand still.
+    pub stall: Arc<Stall>,
     oracle: Oracle,
     told: BTreeMap<String, Vec<Outcome>>,
     internet: Arc<Internet>,
     wire: Arc<Wire>,
     time: Arc<Time>,
-    config: IngestConfig,
+    /// How the ingest runs, from the next start on.
+    pub config: IngestConfig,
     life: Option<Life>,
     /// What a reader was shown, over all lives.
     pub shown: Vec<Row>,
@@ -68,14 +73,15 @@ impl Power {
             shown: Vec::new(),
             time,
             disk,
+            stall: Arc::default(),
             world,
         })
     }
 
     /// Starts the process on what the disk has. Fails if the disk does.
     pub fn start(&mut self) -> Result<()> {
-        let env =
-            Env { clock: self.time.clone(), random: Arc::new(NoJitter), disk: Arc::new(self.disk.clone()) };
+        let disk = Arc::new(Stalling { disk: self.disk.clone(), stall: self.stall.clone() });
+        let env = Env { clock: self.time.clone(), random: Arc::new(NoJitter), disk };
         let store = Arc::new(LogStore::open(&self.disk, &Path::new(DIR).join("meta"))?);
         let mut options = Options::new(Path::new(DIR).join("segments"));
         // Small, so that blocks and segments end often.
@@ -128,6 +134,12 @@ impl Power {
         self.wire.tell();
     }
 
+    /// How the ingest stands, and the archive.
+    pub fn standing(&self) -> Result<(Snapshot, Status)> {
+        let life = self.life.as_ref().context("it runs")?;
+        Ok((life.ingest.probe().snapshot(), life.archive.status()))
+    }
+
     /// Reads what there is as a subscriber does, until everything is there; false if the process has failed before.
     pub fn follow(&mut self) -> Result<bool> {
         let mut rounds = 0_u64;
@@ -176,6 +188,7 @@ impl Power {
 impl Drop for Power {
     fn drop(&mut self) {
         // What is left of a failed check.
+        self.stall.set(false);
         drop(self.end());
     }
 }

@@ -1,7 +1,10 @@
 //! The power is cut at any operation of the disk, while events come in, repositories are replaced, blocks and segments
 //! end: what a reader was shown is there as it was, and everything is there once.
 
+use alluvium_jetstream_archive::Status;
+use alluvium_jetstream_ingest::counters::Counter;
 use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
+use alluvium_jetstream_ingest::snapshot::Snapshot;
 use alluvium_jetstream_sim::Power;
 use alluvium_jetstream_simulator::{Act, Config, Mix, Operation};
 
@@ -21,6 +24,62 @@ fn tear(power: &mut Power, number: u64) {
         let act = Act::Write { account: 0, operations, silent, missing_block: None };
         // An account that is away writes nothing.
         drop(power.act(act));
+    }
+}
+
+/// How it stands, once nothing waits for the disk.
+fn at_rest(power: &Power) -> (Snapshot, Status) {
+    loop {
+        let (snapshot, status) = power.standing().expect("it runs");
+        if snapshot.cursor == snapshot.handled_seq && snapshot.write_queue_bytes == 0 {
+            return (snapshot, status);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A disk that stands still holds verified rows up to the bound in memory, and then the relay: by the socket, or by the
+/// bounds of the accounts' queues, whose drops are repaired. What the status says is durable is what the disk has.
+#[test]
+fn a_disk_that_stands_still_holds_verification_back_within_its_bound() {
+    const BOUND: usize = 16 * 1024;
+    for (lossless, seed) in [(true, 71), (false, 72)] {
+        let mut power = power(seed);
+        power.config.pipeline.lossless = lossless;
+        power.config.pipeline.rules.limits.write_queue_bytes = BOUND;
+        power.config.pipeline.rules.limits.queue_events = 16;
+        power.start().expect("an empty disk");
+        power.run(40);
+        assert!(power.follow().expect("it can be read"));
+        let (before, archived) = at_rest(&power);
+        power.stall.set(true);
+        power.run(1500);
+        // Nothing more comes of it, for as long as one likes.
+        let (mut last, mut same) = (0, 0);
+        while same < 2000 {
+            let (now, status) = power.standing().expect("it runs");
+            assert_eq!(status.next_seq, archived.next_seq, "the disk stands");
+            assert_eq!(now.cursor, before.cursor, "what is durable is what is shown");
+            assert!(now.write_queue_bytes <= BOUND, "{}", now.write_queue_bytes);
+            let (rows, came) = (now.count(Counter::Rows), now.count(Counter::Received));
+            let undurable = rows + 1 - archived.next_seq;
+            // Every row counts for 128 bytes and more; so does the one result of each worker that waits.
+            assert!(undurable <= (BOUND / 128) as u64, "{undurable} rows wait for the disk");
+            let waits =
+                now.count(Counter::WriteWaits) > 0 && (lossless || now.count(Counter::QueueDropped) > 0);
+            same = if waits && last == came { same + 1 } else { 0 };
+            last = came;
+            assert!(!lossless || came < 1500, "the relay waits");
+            std::thread::yield_now();
+        }
+        power.stall.set(false);
+        assert!(power.follow().expect("it can be read"), "no fault is left");
+        let (after, _) = at_rest(&power);
+        assert!(after.cursor > before.cursor);
+        assert_eq!(lossless, after.count(Counter::QueueDropped) == 0);
+        // Where events are dropped every account may have been repaired: then its log tells nothing, its records all.
+        let compared = power.check().expect("the truth");
+        assert!(!lossless || compared > 1000, "{compared}");
     }
 }
 

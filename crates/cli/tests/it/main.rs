@@ -8,6 +8,7 @@ mod contract;
 mod feeds;
 mod inspect;
 mod jetstream;
+mod jetstream_options;
 mod jetstream_server;
 mod keep;
 mod lifecycle;

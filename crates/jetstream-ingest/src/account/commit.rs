@@ -63,6 +63,21 @@ impl Reject {
             Self::Signature => "signature",
         }
     }
+
+    /// Whether there is a repository that may have what such an event told: all but those of what is no account at all.
+    /// An account that is away is fetched once it is back.
+    pub const fn has_repository(self) -> bool {
+        match self {
+            Self::Did => false,
+            Self::Rev
+            | Self::Future
+            | Self::TooLarge
+            | Self::Inactive
+            | Self::Root
+            | Self::Fields
+            | Self::Signature => true,
+        }
+    }
 }
 
 /// Why the repository must be fetched whole.

@@ -11,14 +11,35 @@ use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiti
 use crate::convert::{marker_row, resync_row};
 use crate::fetched::Fetched;
 use crate::frame::{Commit, Event, Sync};
+use crate::rules::Retry;
 use crate::state::{Asks, Cause, Chain, Change, Repair, ToldSync};
+
+/// Repairs of an account that were begun lately. It is forgotten with the account's place in memory: a bound on what an
+/// account can make us fetch of its server again and again, and nothing that must outlive a restart.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Recent {
+    since_ms: u64,
+    number: u32,
+}
+
+impl Recent {
+    /// When a repair that is begun now may fetch.
+    fn begin(&mut self, now_ms: u64, retry: &Retry) -> u64 {
+        if now_ms.saturating_sub(self.since_ms) >= retry.burst_ms {
+            *self = Self { since_ms: now_ms, number: 0 };
+        }
+        self.number = self.number.saturating_add(1);
+        if self.number <= retry.burst { now_ms } else { self.since_ms.saturating_add(retry.burst_ms) }
+    }
+}
 
 impl Account {
     /// Something is missing, up to `rev` at least: the repository is to be fetched.
     pub(super) fn miss(&mut self, cause: Cause, rev: &str, context: &Context<'_>, step: &mut Step) {
+        let recent = &mut self.recent;
         let waiting = self.waiting.get_or_insert_with(|| {
-            step.schedule = Some(Schedule::At(context.now_ms()));
-            let due_ms = context.now_ms();
+            let due_ms = recent.begin(context.now_ms(), &context.rules.retry);
+            step.schedule = Some(Schedule::At(due_ms));
             let repair =
                 Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms, asks: Asks::default() };
             Waiting { repair, sync: None, commits: VecDeque::new() }
@@ -108,6 +129,16 @@ impl Account {
         step
     }
 
+    /// From now on no key makes up for it.
+    fn needs_repository(&mut self, step: &mut Step) {
+        if let Some(waiting) = &mut self.waiting
+            && waiting.repair.cause == Cause::Unresolved
+        {
+            waiting.repair.cause = Cause::Dropped;
+            step.changes.push(Change::Repair(self.did.clone(), Some(waiting.repair.clone())));
+        }
+    }
+
     /// Commits that waited for a key alone may hold without the repository, which an account that went away no longer
     /// gives out. Behind a deletion they would bring records back to life.
     fn needs_no_repository(&mut self, context: &Context<'_>, step: &mut Step) -> bool {
@@ -121,7 +152,10 @@ impl Account {
         self.drain(context, step);
         let known = self.chain.as_ref().map_or("", |chain| chain.rev.as_str());
         let done = self.waiting.as_ref().is_some_and(|waiting| {
-            waiting.commits.is_empty() && waiting.sync.is_none() && known >= waiting.repair.target.as_str()
+            waiting.repair.cause == Cause::Unresolved
+                && waiting.commits.is_empty()
+                && waiting.sync.is_none()
+                && known >= waiting.repair.target.as_str()
         });
         if done {
             self.finish(Note::Repaired, context, step);
@@ -196,7 +230,15 @@ impl Account {
             match self.judge(&event, context) {
                 Verdict::Verified(verified) => self.advance(verified, step),
                 Verdict::Replay => step.notes.push(Note::Replay),
-                Verdict::Rejected(reject) => step.notes.push(Note::Rejected(reject)),
+                Verdict::Rejected(reject) => {
+                    self.refuse(reject, context, step);
+                    if self.chain.is_none() {
+                        // What follows would be taken for the first of the account: it waits for the repository as well.
+                        self.needs_repository(step);
+                        release(context.pending_bytes, Event::Commit(event).cost());
+                        return;
+                    }
+                }
                 Verdict::Broken(_) | Verdict::Unresolved(_) => {
                     if let Some(waiting) = &mut self.waiting {
                         waiting.commits.push_front(event);

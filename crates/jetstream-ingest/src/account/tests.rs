@@ -2,6 +2,7 @@
 
 mod commits;
 mod markers;
+mod refused;
 mod repairs;
 mod told;
 

@@ -16,6 +16,17 @@ impl Pipeline {
         self.repairs.lock().next_ms()
     }
 
+    /// The relay's number up to which everything is durable.
+    pub(crate) fn durable_cursor(&self) -> Option<u64> {
+        *self.durable_cursor.lock()
+    }
+
+    /// Notes how far everything is durable.
+    pub(crate) fn set_durable_cursor(&self, cursor: u64) {
+        *self.durable_cursor.lock() = Some(cursor);
+        self.counters.set_cursor(cursor);
+    }
+
     /// The relay's number up to which everything is done.
     pub(crate) fn cursor(&self) -> Option<u64> {
         self.watermark.lock().cursor()
@@ -31,18 +42,20 @@ impl Pipeline {
             let repairs = self.repairs.lock();
             (repairs.len(), repairs.running())
         };
-        let (cursor, in_flight) = {
+        let (handled_seq, in_flight) = {
             let watermark = self.watermark.lock();
             (watermark.cursor(), watermark.in_flight())
         };
         Snapshot {
             connected: counters.is_connected(),
             last_seq: seen(counters.last_seq()),
-            cursor,
+            cursor: self.durable_cursor(),
+            handled_seq,
             last_event_ms,
             lag_ms,
             in_flight,
             queue_bytes: self.queues.lock().bytes(),
+            write_queue_bytes: self.unwritten.held(),
             repairs_waiting,
             repairs_running,
             pending_bytes: self.pending_bytes.load(Ordering::Relaxed),

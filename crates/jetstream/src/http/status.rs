@@ -51,11 +51,16 @@ struct Archive {
 #[serde(rename_all = "camelCase")]
 struct Relay {
     connected: bool,
+    /// What is durable, where a restart goes on.
     cursor: Option<u64>,
+    /// What is verified and handed to the writer.
+    handled_seq: Option<u64>,
     last_seq: Option<u64>,
     last_event_ms: Option<u64>,
     lag_ms: Option<u64>,
     in_flight: usize,
+    write_queue_bytes: usize,
+    write_waits: u64,
     reconnects: u64,
     skipped_seqs: u64,
     unreadable: u64,
@@ -99,6 +104,8 @@ struct Feeds {
     sent: u64,
     unrenderable: u64,
     dropped_slow: u64,
+    dropped_stalled: u64,
+    dropped_silent: u64,
     refused: u64,
     refused_by_address: u64,
     updates: u64,
@@ -143,10 +150,13 @@ fn relay(ingest: &IngestSnapshot) -> Relay {
     Relay {
         connected: ingest.connected,
         cursor: ingest.cursor,
+        handled_seq: ingest.handled_seq,
         last_seq: ingest.last_seq,
         last_event_ms: ingest.last_event_ms,
         lag_ms: ingest.lag_ms,
         in_flight: ingest.in_flight,
+        write_queue_bytes: ingest.write_queue_bytes,
+        write_waits: ingest.count(Counter::WriteWaits),
         reconnects: ingest.count(Counter::Reconnects),
         skipped_seqs: ingest.count(Counter::GapMissed),
         unreadable: ingest.count(Counter::DecodeErrors),
@@ -220,6 +230,8 @@ fn feeds(counts: Counts) -> Feeds {
         sent: counts.sent,
         unrenderable: counts.unrenderable,
         dropped_slow: counts.dropped_slow,
+        dropped_stalled: counts.dropped_stalled,
+        dropped_silent: counts.dropped_silent,
         refused: counts.refused,
         refused_by_address: counts.refused_by_address,
         updates: counts.updates,

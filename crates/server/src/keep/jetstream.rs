@@ -65,7 +65,7 @@ pub(super) fn check(
     let _removed = Removed(&copy);
     let store = copy_tree(env.disk.as_ref(), &meta, &copy)
         .map_err(|error| StoreError(error.to_string()))
-        .and_then(|()| FjallStore::open(&copy));
+        .and_then(|()| FjallStore::open(&copy).map_err(|error| StoreError(error.to_string())));
     let store = store.as_ref().map(|store| store as &dyn Store).map_err(Clone::clone);
     let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), (&meta, store), report);
     checked.map_err(|error| match error {

@@ -92,6 +92,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "worlds",
         "one_account_that_floods_is_dropped_from_and_repaired_or_waited_for",
     )),
+    of(
+        &[],
+        Bug::RefusalForgotten,
+        SIMULATION,
+        "worlds",
+        "keys_that_were_rotated_before_the_beginning_lose_nothing",
+    ),
+    of(
+        &[],
+        Bug::WritesUnbounded,
+        SIMULATION,
+        "power",
+        "a_disk_that_stands_still_holds_verification_back_within_its_bound",
+    ),
     of(&["001"], Bug::DeleteAsUpdate, INGEST, "lib", FIELDS),
     of(&["008"], Bug::HeaderFieldOff, JSS, "lib", "header::tests::fields_lie_where_the_format_says"),
     of(

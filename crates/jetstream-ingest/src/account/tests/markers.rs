@@ -7,13 +7,14 @@ fn a_sync_that_is_no_event_of_an_account_is_rejected() {
     let mut author = Author::new("alice");
     author.silent(&[("app.test.note/a", Some("1"))]);
     let sync = author.sync();
-    let mut known = Known::new(&author);
     let future = alluvium_atproto::Tid::new(NOW_US + 301_000_000, 0).to_string();
     for (reject, did, rev) in [
         (Reject::Did, "alice", sync.rev.as_str()),
         (Reject::Rev, "did:plc:alice", "r"),
         (Reject::Future, "did:plc:alice", &future),
     ] {
+        let mut known = Known::new(&author);
+        known.commit(&author.clone().commit(&[("app.test.note/b", Some("2"))]));
         let event = Sync { did: did.to_owned(), rev: rev.to_owned(), ..sync.clone() };
         assert_eq!(known.take(Event::Sync(event)), Step::note(Note::Rejected(reject)));
     }
