@@ -44,9 +44,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let env = Env::real();
     let allowed = Access::start(access::options(config), env.clone())?;
     let front = open_front(config)?;
-    if let Some(folder) = &config.backup_dir {
-        try_folder(env.disk.as_ref(), folder, &config.data_dir).map_err(ServeError::Backups)?;
-    }
+    check_backup_dir(config, &env)?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let sight = watch::sight(&env);
@@ -111,6 +109,12 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Fails if backups are wanted and cannot be made where they are to be: better now than with the first of them.
+fn check_backup_dir(config: &Config, env: &Env) -> Result<(), ServeError> {
+    let Some(folder) = &config.backup_dir else { return Ok(()) };
+    try_folder(env.disk.as_ref(), folder, &config.data_dir).map_err(ServeError::Backups)
 }
 
 /// Ends what stores data, what rests on others first.
@@ -216,7 +220,7 @@ fn how_to_try(config: &Config, base: &str) -> String {
         (Some(url), _) => url.trim_end_matches('/'),
         (None, certificate) => {
             if let Some(certificate) = certificate {
-                curl += &format!(" --cacert {}", quoted(&certificate.display().to_string()));
+                curl.extend([" --cacert ", &quoted(&certificate.display().to_string())]);
             }
             base
         }

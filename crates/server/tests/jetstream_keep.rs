@@ -51,7 +51,7 @@ fn made(dir: &Path) {
 fn look(dir: &Path) -> (Vec<Finding>, BTreeMap<&'static str, u64>) {
     let mut found = Vec::new();
     let counts = check(&Env::real(), dir, None, &std::env::temp_dir(), &mut |one| found.push(one)).unwrap();
-    found.retain(|found| found.is_fault());
+    found.retain(Finding::is_fault);
     (found, counts.into_iter().collect())
 }
 

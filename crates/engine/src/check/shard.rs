@@ -78,15 +78,15 @@ impl<'a> ShardCheck<'a> {
         (self.report)(finding.into());
     }
 
-    fn inconsistent(&mut self, source: Inconsistent) {
-        self.fault(inconsistent(&self.dir, &source));
+    fn inconsistent(&mut self, source: &Inconsistent) {
+        self.fault(inconsistent(&self.dir, source));
     }
 
     fn manifest(&mut self) -> Option<Manifest> {
         match Manifest::read(self.disk(), &self.dir) {
             Ok(Some(manifest)) if manifest.shard == self.index => Some(manifest),
             Ok(Some(manifest)) => {
-                self.inconsistent(Inconsistent::Shard(manifest.shard));
+                self.inconsistent(&Inconsistent::Shard(manifest.shard));
                 None
             }
             Ok(None) => {
@@ -180,10 +180,10 @@ impl<'a> ShardCheck<'a> {
                             let extents = Extents { tables: runs, ..Extents::default() };
                             streams.insert(rebuilt.id, (rebuilt, extents));
                         }
-                        None => self.inconsistent(Inconsistent::Extent(rebuilt.id.0)),
+                        None => self.inconsistent(&Inconsistent::Extent(rebuilt.id.0)),
                     }
                 }
-                Err(source) => self.inconsistent(source),
+                Err(source) => self.inconsistent(&source),
             }
         }
         if reader.end().is_some_and(|end| end.last_seq != manifest.last_seq) {
@@ -255,7 +255,7 @@ impl<'a> ShardCheck<'a> {
             self.fault(Finding::fault(&file, Some(at.into()), what));
         }
         for source in contradicted.into_values() {
-            self.inconsistent(source);
+            self.inconsistent(&source);
         }
         match replayed {
             Ok(replayed) => {
@@ -296,7 +296,7 @@ impl<'a> ShardCheck<'a> {
             let Some(table) = self.table(body_table(*id)) else { continue };
             match whole_body(&table, *id, tail) {
                 Some(extent) => extents.tables.push(TableRun::new(table, &extent)),
-                None => self.inconsistent(Inconsistent::Extent(id.0)),
+                None => self.inconsistent(&Inconsistent::Extent(id.0)),
             }
         }
         bodies.iter().map(|id| body_table(*id)).collect()
