@@ -1,7 +1,5 @@
 //! The page that names a test for each rule names tests that there are.
 
-#![expect(clippy::disallowed_methods, reason = "it reads sources as they lie in the working tree")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

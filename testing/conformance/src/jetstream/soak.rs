@@ -123,7 +123,9 @@ fn soak(binary: &Path, options: &Options) -> Result<Seen> {
         let threads = readers.each_ref().map(|reader| scope.spawn(|| reader.follow()));
         let driven = drive(&mut world, options, &readers);
         if driven.is_err() {
-            readers.iter().for_each(|reader| reader.given_up.store(true, Ordering::Relaxed));
+            for reader in &readers {
+                reader.given_up.store(true, Ordering::Relaxed);
+            }
         }
         let told = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a reader panicked"))));
         (driven, told)
@@ -382,7 +384,7 @@ impl Figures {
     }
 
     fn row(&mut self, readers: &[Reader; 2], (kills, stops): (u32, u32)) {
-        let [(first_p50, first_p99), (p50, p99)] = readers.each_ref().map(|reader| reader.take_times());
+        let [(first_p50, first_p99), (p50, p99)] = readers.each_ref().map(Reader::take_times);
         let hours = self.hours();
         self.p99.push(hours, first_p99.max(p99));
         let (memory, anonymous, open) = self.last;
