@@ -5,6 +5,7 @@ mod inspect;
 mod serve;
 mod simulate;
 mod tls;
+mod values;
 
 use std::process::ExitCode;
 

@@ -16,6 +16,7 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod number;
+mod object;
 pub mod order;
 pub mod peers;
 pub mod selector;

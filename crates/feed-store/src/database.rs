@@ -224,7 +224,6 @@ pub fn empty() -> StoreResult<Connection> {
     let mut connection = Connection::open_in_memory()?;
     configure(&connection)?;
     schema::migrate(&mut connection)?;
-    connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }
 

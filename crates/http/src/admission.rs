@@ -5,7 +5,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header, uri::Authority};
 
-use crate::{Response, error_response, limits::HEADERS_MAX};
+use crate::{Response, error::ErrorShape, limits::HEADERS_MAX};
 
 /// What is said of a head of too many bytes.
 pub(crate) const HEAD_TOO_LARGE: &str = "the head of the request has more bytes than this server takes";
@@ -95,7 +95,7 @@ fn is_host(value: &[u8]) -> bool {
 
 impl Refusal {
     /// The answer. Where the end of the request is in doubt, the connection is closed after it.
-    pub(crate) fn into_response(self) -> Response {
+    pub(crate) fn into_response(self, shape: ErrorShape) -> Response {
         let (status, code) = match self {
             Self::Host => (StatusCode::BAD_REQUEST, "invalid_host"),
             Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
@@ -116,7 +116,7 @@ impl Refusal {
             Self::HeadTooLarge => HEAD_TOO_LARGE,
             Self::TooManyHeaders => TOO_MANY_HEADERS,
         };
-        let mut response = error_response(status, code, message);
+        let mut response = shape.response(status, code, message);
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if matches!(self, Self::AmbiguousLength | Self::TransferCoding) {

@@ -67,7 +67,7 @@ impl<H: Handler> Connection<H> {
             admitted.and_then(|()| admission::check(request.version(), request.headers(), is_ambiguous));
         if let Err(refusal) = admitted {
             self.shared.front.counters.requests_refused.add();
-            return refusal.into_response();
+            return refusal.into_response(self.shared.front.error_shape);
         }
         request.extensions_mut().insert(self.peer.clone());
         self.shared.handler.handle(request).await

@@ -13,7 +13,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{
+    StatusCode, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,14 +25,16 @@ use crate::{
     Body, BodyError, Handler,
     admission::{HEAD_TOO_LARGE, TOO_MANY_HEADERS},
     connection::{Connection, Guard, IdleWatch},
-    error::raw_error_response,
+    error::{ErrorShape, raw_error_response},
     framing::{Fault, Findings},
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN},
+    line::Line,
     paced::Paced,
     responses::Outbox,
     socket::Socket,
     stream::Stream,
     upgrade::{Upgrade, Upgraded},
+    wire::Wire,
 };
 
 /// How long a peer may take to read why its head was refused.
@@ -43,6 +48,8 @@ struct State {
     requests: AtomicU64,
     findings: Arc<Findings>,
     outbox: Arc<Outbox>,
+    /// The socket, unless there is TLS before it.
+    wire: Option<Arc<Wire>>,
     /// How the connection goes on once HTTP is done with it.
     upgrade: Mutex<Option<Upgrade>>,
 }
@@ -70,10 +77,12 @@ pub(crate) async fn run<H: Handler>(
     let outbox = Arc::new(Outbox::new(Arc::clone(&shared.responses)));
     let findings = Arc::new(Findings::default());
     let queries = shared.queries.clone();
+    let wire = stream.wire().cloned();
     let socket =
         Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, queries, Arc::clone(&outbox));
     let io = Paced::new(socket, Arc::clone(&outbox));
-    let state = Arc::new(State { requests: AtomicU64::new(0), findings, outbox, upgrade: Mutex::new(None) });
+    let requests = AtomicU64::new(0);
+    let state = Arc::new(State { requests, findings, outbox, wire, upgrade: Mutex::new(None) });
     let watched = Arc::clone(&connection);
     let requests = Arc::clone(&state);
     let service = service_fn(move |request: http::Request<Incoming>| {
@@ -123,9 +132,9 @@ pub(crate) async fn run<H: Handler>(
             Fault::BareLineFeed | Fault::MalformedQuery => counters.heads_malformed.add(),
             Fault::TooManyQueries => counters.requests_refused.add(),
         }
-        let query_bytes_max = shared.queries.bytes_max;
+        let (shape, query_bytes_max) = (shared.front.error_shape, shared.queries.bytes_max);
         // A peer that does not take it has had its chance.
-        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, fault, query_bytes_max)).await);
+        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(&mut stream, shape, fault, query_bytes_max)).await);
     // Where the answer is stuck behind what a peer has not read, it is lost with the rest.
     } else if let Some(upgrade) = upgrade.filter(|_| !state.outbox.is_socket_full()) {
         shared.front.counters.connections_upgraded.add();
@@ -161,9 +170,16 @@ async fn answer<H: Handler>(
         cut.put(&mut request);
     }
     let is_ambiguous = state.findings.is_ambiguous(number);
+    let version = request.version();
     let (head, mut body) = guard.connection.answer(request, is_ambiguous).await.into_parts();
     if let Some(upgrade) = body.take_upgrade() {
         *state.upgrade() = Some(upgrade);
+    }
+    if let Some(wire) = &state.wire
+        && body.is_live()
+        && is_chunked(version, &head)
+    {
+        body.open(Line::new(Arc::clone(wire), Arc::clone(&state.outbox)));
     }
     if body.size_hint().lower() >= HEAVY_BYTES_MIN {
         guard.connection.heavy.mark();
@@ -173,8 +189,21 @@ async fn answer<H: Handler>(
     Ok(http::Response::from_parts(head, PacedBody { body, outbox, fault: None, _guard: guard }))
 }
 
+/// Whether a body of unknown length is sent in the chunked coding, as the connection does it by itself.
+fn is_chunked(version: Version, head: &http::response::Parts) -> bool {
+    version == Version::HTTP_11
+        && head.status == StatusCode::OK
+        && !head.headers.contains_key(CONTENT_LENGTH)
+        && !head.headers.contains_key(TRANSFER_ENCODING)
+}
+
 /// Answers a head that no parser has seen, and leaves the peer the time to read that.
-async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> std::io::Result<()> {
+async fn refuse(
+    stream: &mut Stream,
+    shape: ErrorShape,
+    fault: Fault,
+    query_bytes_max: usize,
+) -> std::io::Result<()> {
     let (status, code) = match fault {
         Fault::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
         Fault::TooManyHeaders => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers"),
@@ -190,7 +219,7 @@ async fn refuse(stream: &mut Stream, fault: Fault, query_bytes_max: usize) -> st
         Fault::QueryTooLong => &*format!("the query of the request has more than {query_bytes_max} bytes"),
         Fault::TooManyQueries => "too many requests with long queries come in",
     };
-    stream.write_all(&raw_error_response(status, code, message)).await?;
+    stream.write_all(&raw_error_response(shape, status, code, message)).await?;
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
     let mut left = REFUSED_BYTES_MAX;

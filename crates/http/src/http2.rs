@@ -26,7 +26,6 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::{
     Body, BodyError, Front, Handler,
     connection::{Connection, Guard, Idle, IdleWatch, Shared},
-    error::error_response,
     limits::{
         CONNECTION_WINDOW_BYTES, HEAVY_BYTES_MIN, PING_TIMEOUT_S, QUEUED_BYTES_MAX, RESETS_CAUSED_MAX,
         RESETS_PENDING_MAX, STALLED_PEER_TIMEOUT_S, STREAM_WINDOW_BYTES,
@@ -178,12 +177,13 @@ async fn answer<H: Handler>(
 ) -> Result<http::Response<StreamBody<H>>, Infallible> {
     connection.shared.front.counters.requests_http2.add();
     let guard = Guard::begin(connection);
+    let shape = guard.connection.shared.front.error_shape;
     let is_head = request.method() == Method::HEAD;
     let (mut head, mut body) = guard.connection.answer(request, false).await.into_parts();
     if body.take_upgrade().is_some() || head.status.is_informational() {
         let message = "another protocol is to be had over HTTP/1.1 only";
         let refusal =
-            error_response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_version_not_supported", message);
+            shape.response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_version_not_supported", message);
         (head, body) = refusal.into_parts();
     }
     let is_without_body = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);

@@ -18,7 +18,7 @@ use tokio::{runtime, sync::mpsc::UnboundedReceiver};
 use crate::{
     Handler,
     connection::{Shared, serve},
-    error::raw_error_response,
+    error::{ErrorShape, raw_error_response},
     limits::{ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX},
     mailbox::Mailbox,
     places::NoPlace,
@@ -122,7 +122,7 @@ async fn accept<H: Handler>(
                 }
                 // Under TLS an answer would take a handshake, which is what there is no room for.
                 if shared.front.tls.is_none() {
-                    refuse(stream, no_place);
+                    refuse(stream, shared.front.error_shape, no_place);
                 }
             }
         }
@@ -130,7 +130,7 @@ async fn accept<H: Handler>(
 }
 
 /// Answers a connection over a limit in one write. The socket buffer of a fresh connection has room for it.
-fn refuse(mut stream: TcpStream, no_place: NoPlace) {
+fn refuse(mut stream: TcpStream, shape: ErrorShape, no_place: NoPlace) {
     let (status, code) = match no_place {
         NoPlace::Full => (StatusCode::SERVICE_UNAVAILABLE, "too_many_connections"),
         NoPlace::AddressFull => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections_of_address"),
@@ -139,7 +139,7 @@ fn refuse(mut stream: TcpStream, no_place: NoPlace) {
         NoPlace::Full => "the server holds its limit of connections",
         NoPlace::AddressFull => "the server holds its limit of connections from this address",
     };
-    if let Err(error) = stream.write_all(&raw_error_response(status, code, message)) {
+    if let Err(error) = stream.write_all(&raw_error_response(shape, status, code, message)) {
         tracing::debug!(%error, "cannot refuse a connection politely");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    CounterSnapshot, Counters, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
+    CounterSnapshot, Counters, ErrorShape, Networks, Request, Response, ResponseBudget, Shutdown, Tls,
     connection::Shared,
     limits::{CONNECTIONS_PER_ADDRESS_MAX, QUERIES_BYTES_MAX, STREAMS_PER_CONNECTION_MAX},
     places::{PlaceLimits, Places},
@@ -57,6 +57,8 @@ pub struct Front {
     /// Most bytes of a query over HTTP/1.1, where its handlers ask [`query`](crate::query()) for it. It does not count
     /// as part of the head then. 0 for what a `Uri` holds within the head, which is 64 KiB with the path.
     pub query_bytes_max: usize,
+    /// How errors look that come before any handler.
+    pub error_shape: ErrorShape,
     /// Where it is counted what happens.
     pub counters: Arc<Counters>,
 }
@@ -69,6 +71,7 @@ impl Default for Front {
             trusted_proxies: Networks::default(),
             streams_max: u32::try_from(STREAMS_PER_CONNECTION_MAX).unwrap_or(u32::MAX),
             query_bytes_max: 0,
+            error_shape: ErrorShape::default(),
             counters: Arc::default(),
         }
     }

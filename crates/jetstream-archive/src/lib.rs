@@ -42,4 +42,4 @@ pub use options::Options;
 pub use plan::{Plan, PlanLimits, PlanRequest, plan};
 pub use reader::{ArchivedRow, Reader, Rows};
 pub use select::{CollectionPattern, Kinds, Selection};
-pub use store::{Changes, FjallStore, LogStore, Store, StoreError};
+pub use store::{Changes, FjallStore, LogStore, OpenError, Store, StoreError};

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-pub use self::fjall::FjallStore;
+pub use self::fjall::{FjallStore, OpenError};
 pub use self::log::LogStore;
 
 /// A store that failed. Nothing is known of what its last batch did; whoever gets this ends the process.

@@ -101,7 +101,8 @@ pub struct Limits {
     pub pause_min: Duration,
     /// The longest pause; 30 s.
     pub pause_max: Duration,
-    /// How long it may go without any progress before it ends in an error; by default for ever.
+    /// How long it may go without any progress before it ends in an error; by default for ever. A live feed that is quiet is
+    /// no lack of progress, one that sends nothing but events before the position is.
     pub give_up_after: Option<Duration>,
 }
 

@@ -68,6 +68,8 @@ pub enum Notice {
         /// Its last event.
         tip: u64,
     },
+    /// The archive has nothing of what is wanted: no finished segment yet, or none that is as late.
+    Empty,
     /// A live feed is open.
     Live,
     /// Something did not work. It is tried again.

@@ -159,7 +159,10 @@ impl Driver {
                 let shared = Arc::clone(&self.shared);
                 match blocking(move || plan::first_at(&shared.http, time)).await?? {
                     Some(first) => Span { after: first.saturating_sub(1), tip: u64::MAX, gate: Some(time) },
-                    None => return Ok(next),
+                    None => {
+                        self.tell(Notice::Empty).await?;
+                        return Ok(next);
+                    }
                 }
             }
             Cursor::Now => return Ok(next),
@@ -174,7 +177,8 @@ impl Driver {
             if self.pin.is_none() {
                 self.pin = Some(page.tip);
                 self.counters.tip.store(page.tip, Ordering::Relaxed);
-                self.tell(Notice::Archive { tip: page.tip }).await?;
+                let notice = if page.tip == 0 { Notice::Empty } else { Notice::Archive { tip: page.tip } };
+                self.tell(notice).await?;
             }
             span.tip = self.pin.unwrap_or(page.tip);
             if span.tip <= span.after {
@@ -325,12 +329,15 @@ impl Driver {
             && event.seq <= after
         {
             waiting.duplicates += 1;
-            if waiting.duplicates > self.shared.config.limits.duplicates_max {
+            let limits = &self.shared.config.limits;
+            let since = *waiting.behind.get_or_insert_with(Instant::now);
+            let is_in_vain = limits.give_up_after.is_some_and(|limit| since.elapsed() >= limit);
+            if is_in_vain || waiting.duplicates > limits.duplicates_max {
                 return Err(Error::WentBack { after, found: event.seq }.into());
             }
             return Ok(());
         }
-        waiting.duplicates = 0;
+        (waiting.duplicates, waiting.behind) = (0, None);
         self.position = Cursor::After(event.seq);
         waiting.through = Some(event.seq);
         if event.passes(&self.shared.filter) {
@@ -347,8 +354,9 @@ struct Waiting {
     events: Vec<Event>,
     bytes: usize,
     through: Option<u64>,
-    /// Events in a row that were there before.
+    /// Events in a row that were there before, and since when.
     duplicates: u64,
+    behind: Option<Instant>,
 }
 
 impl Waiting {

@@ -44,7 +44,8 @@ pub struct HttpConfig {
     pub plc: String,
     /// The relay over HTTP, if it has this too: scheme, host and port.
     pub relay: Option<String>,
-    /// Connects to addresses that are not public, and without TLS: for a simulation on this machine.
+    /// Connects to addresses that are not public, and without TLS, where documents name them: for a simulation on this
+    /// machine. Directory and relay may be anywhere, as it is not strangers who name them.
     pub allow_private: bool,
     /// The longest time for a DID document.
     pub lookup_timeout: Duration,
@@ -79,6 +80,8 @@ impl HttpConfig {
 pub struct Http {
     config: HttpConfig,
     lookups: Agent,
+    /// For what the operator names.
+    named: Agent,
     repos: Agent,
     clock: Arc<dyn Clock>,
     hosts: Hosts,
@@ -103,6 +106,7 @@ impl Http {
         let guarded = !config.allow_private;
         Self {
             lookups: agent(guarded, config.lookup_timeout),
+            named: agent(false, config.lookup_timeout),
             repos: agent(guarded, config.repo_timeout),
             hosts: Hosts::new(config.host_fetches),
             web: Hosts::new(config.web_lookups),
@@ -119,18 +123,6 @@ impl Http {
                 .map(|origin| format!("{origin}/.well-known/did.json")),
             _ => None,
         }
-    }
-
-    fn read_document(&self, url: &str) -> Result<Vec<u8>, LookupError> {
-        let response = self.lookups.get(url).header("accept", "application/did+ld+json, application/json");
-        let mut response = response.call().map_err(|_| LookupError::Failed)?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(LookupError::Gone),
-            _ => return Err(LookupError::Failed),
-        }
-        let limit = did_document::MAX_LEN as u64;
-        response.body_mut().with_config().limit(limit + 1).read_to_vec().map_err(|_| LookupError::Failed)
     }
 
     /// Why a server does not answer, and leaves it alone if it asks for that.
@@ -181,10 +173,10 @@ impl Network for Http {
     fn document(&self, did: &Did) -> Result<Vec<u8>, LookupError> {
         let url = self.document_url(did).ok_or(LookupError::Unusable)?;
         if did.method() != "web" {
-            return self.read_document(&url);
+            return read_document(&self.named, &url);
         }
         let _turn = self.web.enter("", self.clock.now_ms()).map_err(|_| LookupError::Failed)?;
-        self.read_document(&url)
+        read_document(&self.lookups, &url)
     }
 
     fn repo(&self, server: &str, did: &Did, permit: &mut Permit) -> Result<Bytes, FetchError> {
@@ -201,12 +193,13 @@ impl Network for Http {
 
     fn status(&self, server: Option<&str>, did: &Did) -> Result<HostingStatus, FetchError> {
         let unknown = FetchError::Failure(FetchFailure::Gone);
+        let agent = if server.is_some() { &self.lookups } else { &self.named };
         let server = server.or(self.config.relay.as_deref()).ok_or(unknown)?;
         let _turn =
             self.hosts.enter(server, self.clock.now_ms()).map_err(|wait_ms| FetchError::Busy { wait_ms })?;
         let url = format!("{server}/xrpc/com.atproto.sync.getRepoStatus?did={}", query(did.as_str()));
         let transient = FetchError::Failure(FetchFailure::Transient);
-        let mut response = self.lookups.get(&url).call().map_err(|_| transient)?;
+        let mut response = agent.get(&url).call().map_err(|_| transient)?;
         if response.status() != StatusCode::OK {
             return Err(self.refused(server, response));
         }
@@ -214,6 +207,18 @@ impl Network for Http {
         let status = HostingStatus::read(&body.map_err(|_| transient)?, did.as_str());
         status.ok_or(FetchError::Failure(FetchFailure::Refused))
     }
+}
+
+fn read_document(agent: &Agent, url: &str) -> Result<Vec<u8>, LookupError> {
+    let response = agent.get(url).header("accept", "application/did+ld+json, application/json");
+    let mut response = response.call().map_err(|_| LookupError::Failed)?;
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(LookupError::Gone),
+        _ => return Err(LookupError::Failed),
+    }
+    let limit = did_document::MAX_LEN as u64;
+    response.body_mut().with_config().limit(limit + 1).read_to_vec().map_err(|_| LookupError::Failed)
 }
 
 /// What an answer other than a repository means.

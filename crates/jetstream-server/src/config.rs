@@ -8,12 +8,17 @@ use alluvium_jetstream_ingest::ingest::{IngestConfig, PipelineConfig};
 use alluvium_jetstream_ingest::limits::Limits;
 use alluvium_jetstream_ingest::rules::Rules;
 
+/// The folder of what is remembered, in the data directory.
+pub(crate) const META: &str = "meta";
+/// The folder of the archive.
+pub(crate) const SEGMENTS: &str = "segments";
+
 /// How a Jetstream is run.
 #[derive(Clone, Debug)]
 pub struct JetstreamConfig {
-    /// The relay: `wss://…`, or `ws://…` for one on this machine.
+    /// The relay: `wss://…`, or `ws://…`. It may be anywhere.
     pub relay: String,
-    /// The directory of `did:plc`.
+    /// The directory of `did:plc`: `https://…` or `http://…`. It may be anywhere.
     pub plc: String,
     /// Where everything is kept.
     pub data_dir: PathBuf,
@@ -21,7 +26,8 @@ pub struct JetstreamConfig {
     pub start_cursor: Option<u64>,
     /// Whether the reader waits when an account's queue is full, instead of dropping from it and repairing.
     pub lossless: bool,
-    /// Connects to addresses that are not public, and without TLS: for a simulation on this machine.
+    /// Connects to addresses that are not public, and without TLS, where accounts name them: for a simulation on this
+    /// machine.
     pub allow_private: bool,
     /// Threads that verify.
     pub workers: usize,
@@ -59,7 +65,7 @@ impl JetstreamConfig {
     }
 
     pub(crate) fn archive(&self) -> Options {
-        let mut options = Options::new(self.data_dir.join("segments"));
+        let mut options = Options::new(self.data_dir.join(SEGMENTS));
         options.segment_bytes = self.segment_bytes;
         options.blocks.block_rows = self.block_rows;
         options

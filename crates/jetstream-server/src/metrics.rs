@@ -48,6 +48,8 @@ families! {
     SENT = counter "jetstream_sent_total" [] "Messages queued for subscribers.";
     UNRENDERABLE = counter "jetstream_unrenderable_total" [] "Times that an event was passed over because it cannot be shown.";
     DROPPED_SLOW = counter "jetstream_dropped_slow_total" [] "Subscribers that were dropped because they were too slow.";
+    DROPPED_STALLED = counter "jetstream_dropped_stalled_total" [] "Subscribers that were dropped because they took nothing of what was sent to them.";
+    DROPPED_SILENT = counter "jetstream_dropped_silent_total" [] "Subscribers that were dropped because they did not answer when asked whether they are there.";
     REFUSED = counter "jetstream_refused_total" [] "Requests that were refused.";
     REFUSED_BY_ADDRESS = counter "jetstream_refused_by_address_total" [] "Of them, those because their address has taken all it may.";
     UPDATES = counter "jetstream_options_updates_total" ["result"] "Messages of subscribers that were `taken` as a new filter, or `refused`.";
@@ -194,6 +196,8 @@ fn served(page: &mut Page, counts: Counts) {
     page.whole(&SENT, &[], counts.sent);
     page.whole(&UNRENDERABLE, &[], counts.unrenderable);
     page.whole(&DROPPED_SLOW, &[], counts.dropped_slow);
+    page.whole(&DROPPED_STALLED, &[], counts.dropped_stalled);
+    page.whole(&DROPPED_SILENT, &[], counts.dropped_silent);
     page.whole(&REFUSED, &[], counts.refused);
     page.whole(&REFUSED_BY_ADDRESS, &[], counts.refused_by_address);
     page.whole(&UPDATES, &["taken"], counts.updates);

@@ -1,11 +1,12 @@
 //! Start and end.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use alluvium_env::{Env, Room};
-use alluvium_jetstream_archive::{Archive, Error, FjallStore, StoreError};
+use alluvium_jetstream_archive::{Archive, Error, FjallStore, OpenError, StoreError};
 use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestError, Seams};
@@ -14,17 +15,36 @@ use alluvium_jetstream_ingest::snapshot::Probe;
 use thiserror::Error as ThisError;
 
 use crate::archived::Archived;
-use crate::config::JetstreamConfig;
+use crate::config::{JetstreamConfig, META, SEGMENTS};
 
 /// Why a Jetstream did not start, or why it ended.
 #[derive(Debug, ThisError)]
 pub enum StartError {
     /// The directory.
-    #[error("the data directory: {0}")]
-    Directory(#[source] io::Error),
+    #[error("the data directory `{}`: {source}", path.display())]
+    Directory {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has the directory open.
+    #[error("`{}` is in use by another process", .0.display())]
+    InUse(PathBuf),
+    /// Something else is in the directory.
+    #[error("`{}` is not empty and not the data directory of a Jetstream", .0.display())]
+    Foreign(PathBuf),
+    /// The store of what is remembered is not for this version.
+    #[error("`{}` cannot be used: {source}", path.display())]
+    Version {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: OpenError,
+    },
     /// The store of what is remembered.
     #[error("{0}")]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The archive.
     #[error("the archive: {0}")]
     Archive(#[from] Error),
@@ -34,6 +54,24 @@ pub enum StartError {
     /// A thread could not be started, or panicked.
     #[error("a thread of the archive")]
     Thread,
+}
+
+impl StartError {
+    fn directory(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Directory { path: path.to_owned(), source }
+    }
+}
+
+/// Whether there is something in a directory, and no part of a Jetstream.
+fn is_foreign(env: &Env, dir: &Path) -> io::Result<bool> {
+    if !env.disk.exists(dir)? {
+        return Ok(false);
+    }
+    let names = env.disk.list(dir)?;
+    let has = |known: &str| names.iter().any(|name| name == known);
+    // A disk that is mounted there has a folder of its own.
+    let is_empty = names.iter().all(|name| name == "lost+found");
+    Ok(!is_empty && !has(META) && !has(SEGMENTS))
 }
 
 /// A running Jetstream.
@@ -48,10 +86,22 @@ pub struct Jetstream {
 impl Jetstream {
     /// Opens the archive, goes on where it ended, and reads the relay.
     pub fn start(config: &JetstreamConfig, env: &Env) -> Result<Self, StartError> {
-        let meta = config.data_dir.join("meta");
-        env.disk.create_dir_all(&meta).map_err(StartError::Directory)?;
-        let store = Arc::new(FjallStore::open(&meta)?);
-        let (archive, recovered) = Archive::open(env.clone(), store, config.archive())?;
+        let dir = &config.data_dir;
+        if is_foreign(env, dir).map_err(StartError::directory(dir))? {
+            return Err(StartError::Foreign(dir.clone()));
+        }
+        let meta = dir.join(META);
+        env.disk.create_dir_all(&meta).map_err(StartError::directory(&meta))?;
+        let store = FjallStore::open(&meta).map_err(|error| match error {
+            OpenError::Locked => StartError::InUse(dir.clone()),
+            OpenError::Store(error) => StartError::Store(error),
+            source => StartError::Version { path: dir.clone(), source },
+        })?;
+        let (archive, recovered) =
+            Archive::open(env.clone(), Arc::new(store), config.archive()).map_err(|error| match error {
+                Error::Locked => StartError::InUse(dir.clone()),
+                error => error.into(),
+            })?;
         tracing::info!(?recovered, "the archive is open");
         let writer = archive.start().map_err(|_| StartError::Thread)?;
         let mut jetstream =

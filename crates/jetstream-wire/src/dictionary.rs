@@ -1,8 +1,9 @@
 //! Zstandard dictionaries: what both ends know beforehand, so that a message of a few hundred bytes compresses alone.
 //!
-//! A dictionary is part of a wire. That of `/subscribe` is compiled into its clients and never changes. Those of the
-//! other two are this project's, made from simulated traffic; a client asks for one by its id, and a server knows every
-//! id that was ever given out.
+//! The dictionary of `/subscribe` is compiled into its clients and never changes. Those of the other two feeds are this
+//! project's, made from simulated traffic of each; a client asks for one by its id. Whoever got one of them was not told
+//! for which of the two, so both take every id that was ever given out for either: a frame names its dictionary, and that
+//! of the other feed only compresses less.
 
 use std::io;
 
@@ -55,12 +56,12 @@ pub fn id_of(dictionary: &[u8]) -> Option<u32> {
     rest.first_chunk().map(|id| u32::from_le_bytes(*id)).filter(|id| *id != 0)
 }
 
-/// All dictionaries of a wire, the current one last.
+/// All dictionaries that a wire takes, the one that was made for it last.
 pub const fn of(wire: Wire) -> &'static [Dictionary] {
     match wire {
         Wire::V1 => &[SUBSCRIBE],
-        Wire::V2 => &[V2],
-        Wire::Events => &[EVENTS],
+        Wire::V2 => &[EVENTS, V2],
+        Wire::Events => &[V2, EVENTS],
     }
 }
 
@@ -68,18 +69,14 @@ pub const fn of(wire: Wire) -> &'static [Dictionary] {
 pub fn known(wire: Wire) -> Known<'static> {
     match wire {
         Wire::V1 => Known { ids: &[SUBSCRIBE.id], current: SUBSCRIBE.id },
-        Wire::V2 => Known { ids: &[V2.id], current: V2.id },
-        Wire::Events => Known { ids: &[EVENTS.id], current: EVENTS.id },
+        Wire::V2 => Known { ids: &[EVENTS.id, V2.id], current: V2.id },
+        Wire::Events => Known { ids: &[V2.id, EVENTS.id], current: EVENTS.id },
     }
 }
 
 /// Any dictionary that a server may be asked to hand out.
 pub fn find(id: u32) -> Option<Dictionary> {
-    [Wire::V1, Wire::V2, Wire::Events]
-        .into_iter()
-        .flat_map(of)
-        .copied()
-        .find(|dictionary| dictionary.id == id)
+    [SUBSCRIBE, V2, EVENTS].into_iter().find(|dictionary| dictionary.id == id)
 }
 
 /// Compresses messages by one dictionary. One for each thread: preparing it costs far more than a message.
@@ -157,6 +154,17 @@ mod tests {
             }
         }
         assert_eq!(find(7), None);
+    }
+
+    /// Whatever is handed out for one of the newer feeds, without an id as well, is taken by both.
+    #[test]
+    fn the_newer_feeds_take_the_same_ids() {
+        let ids = |wire| known(wire).ids.iter().copied().collect::<std::collections::BTreeSet<u32>>();
+        assert_eq!(ids(Wire::V2), ids(Wire::Events));
+        assert!(
+            !ids(Wire::V2).contains(&SUBSCRIBE.id),
+            "its frames are for clients that have it compiled in"
+        );
     }
 
     #[test]

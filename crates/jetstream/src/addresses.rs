@@ -19,6 +19,11 @@ use parking_lot::Mutex;
 /// Addresses whose replays are counted at once. Beyond it those are forgotten that have used up least.
 const REPLAYING_MAX: usize = ADDRESSES_MAX;
 
+/// Who asks, for the log; none if that is not known.
+pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
+    Some(Peer::of(request)?.client(request.headers()).to_canonical())
+}
+
 /// Whom a request counts for; nobody if it comes from this machine, or if that is not known.
 pub(crate) fn client(request: &Request) -> Option<IpAddr> {
     counted(Peer::of(request)?.client(request.headers()))

@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub(crate) const DEFLATE_WINDOW_BITS: u8 = 15;
 /// Messages are compressed alone, so a high level has little to find.
 const DEFLATE_LEVEL: u8 = 6;
-/// Places in the archive's memory of forms: a text for each feed, one deflated, and dictionaries behind them.
+/// Places in the archive's memory of forms: a text for each feed, one deflated, and each feed's dictionaries behind them.
 const TEXTS: usize = 3;
 const DEFLATED: usize = TEXTS;
 const DICTIONARIES: usize = DEFLATED + 1;
@@ -50,10 +50,11 @@ const fn text_slot(wire: Wire) -> usize {
     }
 }
 
-/// Every dictionary has a place of its own.
-fn zstd_slot(wanted: Dictionary) -> Option<usize> {
-    let all = [Wire::V1, Wire::V2, Wire::Events].into_iter().flat_map(dictionary::of);
-    let place = all.enumerate().find(|(_, known)| known.id == wanted.id)?.0;
+/// Every dictionary has a place of its own for each feed.
+fn zstd_slot(wire: Wire, wanted: Dictionary) -> Option<usize> {
+    let of = |wire| dictionary::of(wire).iter().map(move |known| (wire, known.id));
+    let mut all = [Wire::V1, Wire::V2, Wire::Events].into_iter().flat_map(of);
+    let place = all.position(|known| known == (wire, wanted.id))?;
     #[cfg(feature = "planted-bugs")]
     let place =
         if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::FormsShared) { 0 } else { place };
@@ -106,7 +107,7 @@ pub(crate) fn shown(row: &ArchivedRow, wire: Wire, form: Form) -> Shown {
             let bytes = row.form(DEFLATED, |_| deflated(json));
             (!bytes.is_empty()).then(|| EncodedFrame::from_parts(bytes, Some(DEFLATE_WINDOW_BITS)))
         }
-        Form::Zstd(dictionary) => match zstd_slot(dictionary) {
+        Form::Zstd(dictionary) => match zstd_slot(wire, dictionary) {
             Some(slot) => {
                 let bytes = row.form(slot, |_| packed(dictionary, &json).unwrap_or_default());
                 (!bytes.is_empty()).then(|| EncodedFrame::from_parts(bytes, None))
@@ -152,5 +153,23 @@ fn packed(dictionary: Dictionary, json: &[u8]) -> Option<Bytes> {
             tracing::error!(%error, "an event cannot be compressed");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made for one feed is never sent to another, and nothing has to be made for each subscriber.
+    #[test]
+    fn every_form_has_a_place_of_its_own() {
+        let wires = [Wire::V1, Wire::V2, Wire::Events];
+        let texts = wires.map(text_slot);
+        let packed = wires.into_iter().flat_map(|wire| {
+            dictionary::of(wire).iter().map(move |known| zstd_slot(wire, *known).expect("a place"))
+        });
+        let all: Vec<usize> = texts.into_iter().chain([DEFLATED]).chain(packed).collect();
+        let distinct: std::collections::BTreeSet<usize> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len());
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Subscriber {
     pub(crate) wanted: Arc<Wanted>,
     /// Whom its replay counts for.
     pub(crate) client: Option<IpAddr>,
+    /// Who it is, for the log.
+    pub(crate) peer: Option<IpAddr>,
     /// Where it begins; none: at the end, once it may begin.
     pub(crate) start: Option<u64>,
     /// A notice that comes before everything else.
@@ -63,11 +65,17 @@ struct End {
     reason: String,
     /// What is said before on the wire that has room for it.
     error: Option<(&'static str, String)>,
+    /// Why the connection is over already; then nothing more can be told.
+    lost: Option<Error>,
 }
 
 impl End {
     fn new(code: CloseCode, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), error: None }
+        Self { code, reason: reason.into(), error: None, lost: None }
+    }
+
+    fn lost(error: Error) -> Self {
+        Self { lost: Some(error), ..Self::new(CloseCode::AWAY, "") }
     }
 
     fn internal() -> Self {
@@ -103,7 +111,7 @@ impl Subscriber {
         let _subscribed = Counted::one(&state.metrics.subscribers);
         let (shutdown, lease) = (self.state.shutdown.clone(), self.lease.clone());
         let (mut receiver, mut sender) = socket.split();
-        let (wire, form, waits) = (self.wire, self.form, self.waits_for_hello);
+        let (wire, form, waits, peer) = (self.wire, self.form, self.waits_for_hello, self.peer);
         let (heard, news) =
             watch::channel(Heard { wanted: (!waits).then(|| Arc::clone(&self.wanted)), ..Heard::default() });
         let end = {
@@ -122,8 +130,19 @@ impl Subscriber {
             // A socket that is full is told by the close frame alone.
             _ = sender.queue_encoded(&frame);
         }
-        sender.begin_close(end.code, &end.reason);
-        while let Ok(Some(_)) = receiver.next().await {}
+        if end.lost.is_none() {
+            sender.begin_close(end.code, &end.reason);
+        }
+        let ended = loop {
+            match receiver.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        if let Some(error) = end.lost.or(ended) {
+            tell(&state, peer, wire, &error);
+        }
     }
 
     /// Reads and queues until something ends it.
@@ -190,6 +209,8 @@ impl Subscriber {
             let next = reader.position();
             if pace.is_too_slow(archive.next_seq(), next, Instant::now()) {
                 self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
+                let (peer, wire) = (self.peer.map(tracing::field::display), self.wire);
+                tracing::info!(peer, ?wire, next, "a subscriber is too slow and is dropped");
                 return Err(End::too_slow(next));
             }
         }
@@ -242,7 +263,7 @@ async fn queue(sender: &mut Sender<Upgraded>, frame: &EncodedFrame) -> Result<()
         Ok(()) => Ok(()),
         Err(SendError::Full) => match sender.send_encoded(frame).await {
             Ok(()) => Ok(()),
-            Err(_) => Err(End::new(CloseCode::AWAY, "")),
+            Err(error) => Err(End::lost(error)),
         },
         Err(_) => Err(End::new(CloseCode::AWAY, "")),
     }
@@ -276,10 +297,7 @@ async fn listen(
             Ok(Some(Message::Text(text))) => text,
             Ok(Some(Message::Binary(_))) => continue,
             Ok(None) => return None,
-            Err(error) => {
-                tell(&error);
-                return None;
-            }
+            Err(error) => return Some(End::lost(error)),
         };
         match Update::parse(text.as_str()) {
             Ok(Update::Filter(filter)) => {
@@ -323,6 +341,24 @@ pub(crate) async fn replayed(state: &State, client: Option<IpAddr>, rows: &[Arch
     has_waited
 }
 
-fn tell(error: &Error) {
-    tracing::debug!(%error, "a subscriber's connection ended");
+/// Counts and logs how a connection broke off. Whoever goes without a word is nothing to look at.
+fn tell(state: &State, peer: Option<IpAddr>, wire: Wire, error: &Error) {
+    let peer = peer.map(tracing::field::display);
+    match error {
+        Error::Stalled => {
+            state.metrics.dropped_stalled.fetch_add(1, Ordering::Relaxed);
+            let seconds = state.options.write_timeout.as_secs();
+            tracing::info!(
+                peer,
+                ?wire,
+                seconds,
+                "a subscriber took nothing of what was sent, and is dropped"
+            );
+        }
+        Error::Silent => {
+            state.metrics.dropped_silent.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(peer, ?wire, "a subscriber did not answer a ping, and is dropped");
+        }
+        error => tracing::debug!(peer, ?wire, %error, "a subscriber's connection ended"),
+    }
 }

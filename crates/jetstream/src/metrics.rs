@@ -51,6 +51,8 @@ pub struct Metrics {
     pub(crate) sent: AtomicU64,
     pub(crate) unrenderable: AtomicU64,
     pub(crate) dropped_slow: AtomicU64,
+    pub(crate) dropped_stalled: AtomicU64,
+    pub(crate) dropped_silent: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) refused_by_address: AtomicU64,
     pub(crate) updates: AtomicU64,
@@ -77,6 +79,10 @@ pub struct Counts {
     pub unrenderable: u64,
     /// Subscribers that were dropped because they were too slow.
     pub dropped_slow: u64,
+    /// Subscribers that were dropped because they took nothing of what was sent.
+    pub dropped_stalled: u64,
+    /// Subscribers that were dropped because they did not answer when asked whether they are there.
+    pub dropped_silent: u64,
     /// Requests that were refused.
     pub refused: u64,
     /// Of them, those because their address has taken all it may.
@@ -101,6 +107,8 @@ impl Metrics {
             sent: self.sent.load(Relaxed),
             unrenderable: self.unrenderable.load(Relaxed),
             dropped_slow: self.dropped_slow.load(Relaxed),
+            dropped_stalled: self.dropped_stalled.load(Relaxed),
+            dropped_silent: self.dropped_silent.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refused_by_address: self.refused_by_address.load(Relaxed),
             updates: self.updates.load(Relaxed),

@@ -25,7 +25,10 @@ pub struct Options {
     pub outgoing_bytes_max: usize,
     /// Rows that a subscriber reads at a time; 1,024.
     pub batch_rows: usize,
-    /// How long a subscriber may take nothing of what is written to it; 5 s.
+    /// How long a subscriber may take nothing of what is written to it; 30 s. The reference implementation gives every
+    /// frame 5 s. Networks of phones are gone for longer than that and come back, and the system may tell of room in a full
+    /// socket only once a third of it is free, which on a slow line takes as long. What is held meanwhile is bounded by
+    /// [`Self::outgoing_bytes_max`] and the socket.
     pub write_timeout: Duration,
     /// How long a subscriber may be silent before it is asked whether it is there; 30 s.
     pub ping_interval: Duration,
@@ -69,7 +72,7 @@ impl Default for Options {
             filter_dids_max: 4_000_000,
             outgoing_bytes_max: 256 * 1024,
             batch_rows: 1024,
-            write_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(30),
             slow_lag: 100_000,
             slow_events_per_s: 5,

@@ -27,7 +27,7 @@ mod recover;
 pub mod rewrite;
 pub mod write;
 
-pub use block::{Block, BlockBuilder, RowRef};
+pub use block::{Block, BlockBuilder, ROWS_MAX, RowRef};
 pub use error::{Damage, Error, Field, FrameDamage, Refused};
 pub use event::{Event, Kind, Row};
 pub use gloom::DidHash;

@@ -21,6 +21,7 @@ pub(crate) fn open_front(config: &Config) -> Result<Front, TlsError> {
         trusted_proxies: config.trusted_proxies.clone(),
         streams_max: u32::try_from(config.http2_streams_max).unwrap_or(u32::MAX),
         query_bytes_max: 0,
+        error_shape: alluvium_http::ErrorShape::Nested,
         counters,
     })
 }

@@ -37,7 +37,8 @@ pub struct ConnectionOptions {
     pub ping_interval: Option<Duration>,
     /// How long it may then stay silent.
     pub pong_timeout: Duration,
-    /// How long a peer may take nothing while something waits to be written.
+    /// How long a peer may take nothing while something waits to be written. Then all that waits is dropped but the frame
+    /// that it has begun to take, a close frame (1008) is put behind that, and it has [`Self::close_timeout`] to take both.
     pub write_timeout: Duration,
     /// How long the end of a connection may take.
     pub close_timeout: Duration,

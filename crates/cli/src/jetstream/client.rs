@@ -11,16 +11,21 @@ use std::time::Duration;
 
 use alluvium_env::Env;
 use alluvium_jetstream_client::{Client, Config, Cursor, Form, Limits, Mode, Token, Topic};
+use alluvium_jetstream_wire::filter::{Collections, Prefixes, parse_dids};
 use alluvium_server::config::{exit_codes, parse_seconds};
 use clap::{Args, ValueEnum};
 
 use self::failure::EXIT_CODES;
 use self::output::{Output, Place};
+use super::values::{number, seconds};
 use crate::exit_codes_help;
 use crate::stream::TLS_CA_VARIABLE;
 use crate::stream::connection::{Secret, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, token};
 use crate::stream::failure::Failure;
 use crate::stream::notes::{self, Notes};
+
+/// A year.
+const GIVE_UP_MAX_S: u64 = 365 * 24 * 3600;
 
 /// Which events of which server.
 #[derive(Debug, Args)]
@@ -31,17 +36,17 @@ struct WantedArgs {
     #[arg(long, value_name = "NUMBER", value_parser = parse_cursor, conflicts_with = "since")]
     cursor: Option<Cursor>,
     /// Begin with what was seen at this time (`2026-11-30T01:00:00Z`), or so long ago (`90` seconds, `15m`, `36h`).
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
     /// Only this kind: commit, identity, account or sync. Can be given again.
     #[arg(long = "kind", value_name = "KIND", value_parser = parse_kind)]
     kinds: Vec<Topic>,
     /// Only this account. Can be given again, up to 10,000 times.
-    #[arg(long = "did", value_name = "DID")]
+    #[arg(long = "did", value_name = "DID", value_parser = parse_did)]
     dids: Vec<String>,
     /// Of changes of records only those of this collection, or of all below (`app.bsky.feed.*`). Can be given again, up
     /// to 100 times.
-    #[arg(long = "collection", value_name = "NSID")]
+    #[arg(long = "collection", value_name = "NSID", value_parser = parse_collection)]
     collections: Vec<String>,
     /// The form of lines.
     #[arg(long, value_name = "FORM", default_value = "v2")]
@@ -50,13 +55,13 @@ struct WantedArgs {
     #[arg(long)]
     no_compress: bool,
     /// End after this many events.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
     /// Keep the place in this file, and go on from there if it exists: then --cursor and --since are passed over.
     #[arg(long, value_name = "FILE")]
     cursor_file: Option<PathBuf>,
     /// Give up when there was no progress for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
+    #[arg(long, value_name = "TIME", value_parser = seconds(GIVE_UP_MAX_S), default_value = "60")]
     give_up_after: u64,
     /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
     #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
@@ -140,7 +145,7 @@ fn read(
     let env = Env::real();
     let from = match (wanted.cursor, &wanted.since) {
         (Some(cursor), _) => cursor,
-        (None, Some(since)) => Cursor::Time(since_us(since, env.clock.now_us()).map_err(Failure::Usage)?),
+        (None, Some(since)) => Cursor::Time(since.us(env.clock.now_us())),
         (None, None) => from,
     };
     // What is wrong with the arguments is told before a file is touched.
@@ -198,15 +203,48 @@ fn parse_kind(text: &str) -> Result<Topic, String> {
     Topic::from_name(text).ok_or_else(|| "kinds are commit, identity, account and sync".to_owned())
 }
 
-/// A time, or how long ago it is, in microseconds since the Unix epoch.
-fn since_us(text: &str, now_us: u64) -> Result<i64, String> {
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Ok(time.as_microsecond());
+fn parse_did(text: &str) -> Result<String, String> {
+    let did = parse_dids([text]).map(|_| text.to_owned());
+    did.map_err(|_| "expected a DID as in `did:plc:…`".to_owned())
+}
+
+fn parse_collection(text: &str) -> Result<String, String> {
+    let collection = Collections::parse([text], Prefixes::OfNsids).map(|_| text.to_owned());
+    collection.map_err(|_| "expected an NSID as in `app.bsky.feed.post` or `app.bsky.feed.*`".to_owned())
+}
+
+/// A time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Since {
+    /// In microseconds since the Unix epoch.
+    At(i64),
+    /// So many seconds ago.
+    Ago(u64),
+}
+
+impl Since {
+    /// In microseconds since the Unix epoch, of which there are `now_us` now.
+    fn us(self, now_us: u64) -> i64 {
+        match self {
+            Self::At(us) => us,
+            Self::Ago(seconds) => {
+                let us = now_us.saturating_sub(seconds.saturating_mul(1_000_000));
+                i64::try_from(us).unwrap_or(i64::MAX)
+            }
+        }
     }
-    let seconds = parse_seconds(text).map_err(|_| {
-        format!("`{text}` is neither a time such as 2026-11-30T01:00:00Z nor one such as 15m")
-    })?;
-    i64::try_from(now_us.saturating_sub(seconds.saturating_mul(1_000_000))).map_err(|error| error.to_string())
+}
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>()
+        && time.as_microsecond() >= 0
+    {
+        return Ok(Since::At(time.as_microsecond()));
+    }
+    let ago = parse_seconds(text).map(Since::Ago);
+    ago.map_err(|_| {
+        "expected a time since 1970 as in `2026-11-30T01:00:00Z`, or one ago as in `15m`".to_owned()
+    })
 }
 
 /// The part of the page of options that is about these commands.
@@ -226,10 +264,14 @@ mod tests {
     #[test]
     fn a_beginning_is_a_time_or_a_while_ago() {
         let now = 1_783_000_000_000_000;
-        assert_eq!(since_us("2026-11-30T01:00:00Z", now), Ok(1_796_000_400_000_000));
-        assert_eq!(since_us("90", now), Ok(1_782_999_910_000_000));
-        assert_eq!(since_us("15m", now), Ok(1_782_999_100_000_000));
-        since_us("yesterday", now).unwrap_err();
+        let since_us = |text| parse_since(text).map(|since| since.us(now));
+        assert_eq!(since_us("2026-11-30T01:00:00Z"), Ok(1_796_000_400_000_000));
+        assert_eq!(since_us("90"), Ok(1_782_999_910_000_000));
+        assert_eq!(since_us("15m"), Ok(1_782_999_100_000_000));
+        assert_eq!(since_us("999999999d"), Ok(0));
+        for text in ["yesterday", "", "1969-12-31T23:00:00Z", "-5"] {
+            since_us(text).unwrap_err();
+        }
     }
 
     #[test]

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use alluvium_http::Front;
 use alluvium_jetstream_simulator::serve::{Options, SUBSCRIBERS_MAX, StartError};
-use alluvium_jetstream_simulator::{Act, Config, Simulator};
+use alluvium_jetstream_simulator::{ACCOUNTS_MAX, Act, Config, HOSTS_MAX, INITIAL_RECORDS_MAX, Simulator};
 use alluvium_server::{EXIT_CONFIG, EXIT_IO, EXIT_PORT_IN_USE, keep_certificates, scheme};
 use clap::{Args, CommandFactory as _};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::tls::TlsArgs;
+use super::values::{self, number};
 
 /// The most events that have happened before the start.
-const PAST_MAX: u32 = 100_000;
+const PAST_MAX: u64 = 100_000;
+/// A terabyte.
+const HISTORY_BYTES_MAX: u64 = 1 << 40;
 
 /// Arguments of `alluvium jetstream simulate`.
 #[derive(Debug, Args)]
@@ -27,38 +30,88 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = Config::default().seed)]
     seed: u64,
     /// Accounts, 1 to 10,000,000.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().accounts)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().accounts,
+        value_parser = number::<u32>(1..=ACCOUNTS_MAX.into())
+    )]
     accounts: u32,
     /// Events in a second, up to 1,000,000 or what the machine can sign; 0 for a quiet network.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().rate)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().rate,
+        value_parser = number::<u32>(0..=1_000_000)
+    )]
     rate: u32,
     /// Hosts that the accounts live on, 1 to 64.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().hosts)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().hosts,
+        value_parser = number::<u32>(1..=HOSTS_MAX.into())
+    )]
     hosts: u32,
     /// Records that an account has at most to begin with, up to 100,000.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().initial_records_max)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().initial_records_max,
+        value_parser = number::<u32>(0..=INITIAL_RECORDS_MAX.into())
+    )]
     initial_records_max: u32,
     /// Events that have happened before the start, up to 100,000: what a cursor of 0 gives.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        value_parser = number::<u32>(0..=PAST_MAX)
+    )]
     past: u32,
     /// Frames that the relay can send again.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().history_frames)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().history_frames,
+        value_parser = number::<usize>(1..=100_000_000)
+    )]
     history_frames: usize,
     /// Bytes of frames that the relay keeps for that.
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().history_bytes)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = Config::default().history_bytes,
+        value_parser = number::<usize>(1..=HISTORY_BYTES_MAX)
+    )]
     history_bytes: usize,
     /// Accounts that sign with P-256 instead of K-256, of a hundred.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().p256_percent)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().p256_percent,
+        value_parser = number::<u32>(0..=100)
+    )]
     p256_percent: u32,
     /// Accounts with a `did:web` instead of a `did:plc`, of a hundred. Their domains do not exist outside.
-    #[arg(long, value_name = "NUMBER", default_value_t = Config::default().web_percent)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Config::default().web_percent,
+        value_parser = number::<u32>(0..=100)
+    )]
     web_percent: u32,
     /// Give the first accounts, one for each port, a `did:web` of that port of `localhost`, where their documents are. A
     /// server with --allow-private finds them.
     #[arg(long)]
     local_web: bool,
     /// Subscribers of the relay at once.
-    #[arg(long, value_name = "NUMBER", default_value_t = SUBSCRIBERS_MAX)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = SUBSCRIBERS_MAX,
+        value_parser = number::<usize>(1..=values::SUBSCRIBERS_MAX)
+    )]
     subscribers_max: usize,
     #[command(flatten)]
     tls: TlsArgs,
@@ -99,17 +152,13 @@ impl From<io::Error> for Failure {
 }
 
 fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
-    if args.past > PAST_MAX {
-        let message = "`--past` must be 0 to 100,000".to_owned();
-        return Err(Failure { message, code: EXIT_CONFIG });
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let front = args
         .tls
         .front(Front::default())
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_CONFIG })?;
     let options = Options {
-        subscribers_max: args.subscribers_max.min(tokio::sync::Semaphore::MAX_PERMITS),
+        subscribers_max: args.subscribers_max,
         stop_timeout: Duration::from_secs(2),
         local_web: args.local_web,
         front: front.clone(),

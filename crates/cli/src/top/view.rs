@@ -190,7 +190,10 @@ impl Between<'_> {
                 "live       subscribers {:.0}   sent {}/s   dropped {:.0}",
                 self.gauge("jetstream_subscribers"),
                 count(self.rate("jetstream_sent_total", &[])),
-                self.gauge("jetstream_dropped_slow_total"),
+                ["slow", "stalled", "silent"]
+                    .iter()
+                    .map(|why| self.gauge(&format!("jetstream_dropped_{why}_total")))
+                    .sum::<f64>(),
             ),
         ]
     }

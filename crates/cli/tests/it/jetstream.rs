@@ -12,20 +12,24 @@ use crate::support::{Cli, Ended, signal};
 const SEALED: usize = 300;
 const ALL: usize = 350;
 
+fn deletion(number: usize) -> Event {
+    Event {
+        witnessed_at: 0,
+        indexed_at: 0,
+        kind: Kind::Delete,
+        did: "did:web:a.example".to_owned(),
+        collection: ["app.example.note", "app.example.like"][number % 2].to_owned(),
+        rkey: format!("k{number}"),
+        rev: "3mptbypluud2a".to_owned(),
+        payload: bytes::Bytes::new(),
+    }
+}
+
 /// Three finished segments of 100 deletions, and 50 in the active one.
 fn world() -> World {
     let mut world = World::new(Options::default());
     for first in (0..ALL).step_by(100) {
-        world.add((first..ALL.min(first + 100)).map(|number| Event {
-            witnessed_at: 0,
-            indexed_at: 0,
-            kind: Kind::Delete,
-            did: "did:web:a.example".to_owned(),
-            collection: ["app.example.note", "app.example.like"][number % 2].to_owned(),
-            rkey: format!("k{number}"),
-            rev: "3mptbypluud2a".to_owned(),
-            payload: bytes::Bytes::new(),
-        }));
+        world.add((first..ALL.min(first + 100)).map(deletion));
         if first < SEALED {
             world.seal();
         }
@@ -119,4 +123,16 @@ fn endings_have_their_codes() {
     run(&format!("tail {url} --cursor 1 --since 1m")).fails_with(2);
     run(&format!("backfill {url}/elsewhere")).fails_with(3);
     run("backfill http://127.0.0.1:1 --give-up-after 1").fails_with(7);
+}
+
+#[test]
+fn an_archive_without_a_finished_segment_says_so() {
+    let mut world = World::new(Options::default());
+    world.add([deletion(1)]);
+    let url = world.url();
+    for from in ["", "--since 15m"] {
+        let ended = run(&format!("backfill {url} {from}"));
+        assert!(ended.stderr.contains("no finished segment of the archive"), "{from}: {}", ended.stderr);
+        assert_eq!(ended.ok(), "");
+    }
 }

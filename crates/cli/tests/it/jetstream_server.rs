@@ -20,7 +20,7 @@ struct Server {
     /// The process, and its standard output, which it must not lose.
     running: (Child, BufReader<ChildStdout>),
     address: String,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Server {
@@ -38,7 +38,7 @@ impl Server {
         while stdout.read_line(&mut line).unwrap() > 0 {
             if let Some((_, address)) = line.split_once("http://") {
                 let address = address.trim().to_owned();
-                return Self { running: (process, stdout), address, _data: data };
+                return Self { running: (process, stdout), address, data };
             }
             line.clear();
         }
@@ -182,9 +182,61 @@ fn each_flag_has_a_variable_and_no_other_variable_is_passed_over() {
     );
     assert_eq!(server.status()["lookbackSeconds"], 7200);
     let refused = call(&server.address, "GET", &format!("/status?{}", "x".repeat(20_001)), &[], b"");
-    assert_eq!((refused.status, refused.code().as_str()), (414, "query_too_long"));
+    assert_eq!((refused.status, refused.header("alluvium-error")), (414, Some("query_too_long")));
     let taken = call(&server.address, "GET", &format!("/status?{}", "x".repeat(20_000)), &[], b"");
     assert_eq!(taken.status, 200);
+}
+
+/// What is refused before anybody has looked at the request is told as clients of XRPC read it.
+#[test]
+fn a_head_that_is_too_long_is_refused_as_xrpc_has_it() {
+    let server = Server::start("--relay ws://127.0.0.1:9 --query-bytes-max 20000", &[]);
+    let xrpc = "/xrpc/network.bsky.jetstream.listSegments";
+    let (long, many) = (format!("x: {}", "x".repeat(200_000)), vec!["x: y"; 120]);
+    for (target, headers, status, name) in [
+        (format!("{xrpc}?{}", "x".repeat(20_001)), vec![], 414, "QueryTooLong"),
+        (xrpc.to_owned(), vec![&*long], 431, "HeadTooLarge"),
+        (xrpc.to_owned(), many, 431, "TooManyHeaders"),
+        (xrpc.to_owned(), vec!["transfer-encoding: gzip"], 501, "UnsupportedTransferCoding"),
+        (format!("{xrpc}?limit=0"), vec![], 400, "InvalidRequest"),
+    ] {
+        let refused = call(&server.address, "GET", &target, &headers, b"");
+        let body: Value = serde_json::from_slice(&refused.body).unwrap();
+        assert_eq!((refused.status, &body["error"]), (status, &name.into()), "{body}");
+        assert!(body["message"].is_string(), "{body}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
+    let server = Server::start("--relay ws://127.0.0.1:9", &[]);
+    let dir = |path: &std::path::Path| {
+        let cli = Cli::new("jetstream serve --relay ws://127.0.0.1:9 --listen 127.0.0.1:0 --data-dir");
+        cli.arg(path.to_str().unwrap()).run()
+    };
+    let path = server.data.path();
+    let told = dir(path).fails_with(75);
+    assert_eq!(
+        told.lines().last(),
+        Some(&*format!("error: `{}` is in use by another process", path.display()))
+    );
+    // Of another kind: an own server's, or anything.
+    let other = TempDir::new().unwrap();
+    std::fs::create_dir(other.path().join("streams")).unwrap();
+    let told = dir(other.path()).fails_with(65);
+    assert!(told.contains(&format!("`{}` is not empty and not the data", other.path().display())), "{told}");
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing was made in it");
+    // Of another version.
+    let path = path.to_owned();
+    let mut server = server;
+    server.running.0.kill().unwrap();
+    server.running.0.wait().unwrap();
+    let version = path.join("meta/version");
+    let mut bytes = std::fs::read(&version).unwrap();
+    *bytes.last_mut().unwrap() = 2;
+    std::fs::write(&version, bytes).unwrap();
+    let told = dir(&path).fails_with(65);
+    assert!(told.contains(&*path.to_string_lossy()) && told.contains("of another version"), "{told}");
 }
 
 #[test]

@@ -5,9 +5,11 @@
 mod buckets;
 mod configuration;
 mod contract;
+mod fan_out;
 mod feeds;
 mod inspect;
 mod jetstream;
+mod jetstream_options;
 mod jetstream_server;
 mod keep;
 mod lifecycle;

@@ -190,6 +190,28 @@ fn what_is_no_request_is_refused_in_the_shape_of_the_protocol() {
     assert_eq!(status("POST /feeds/v1/spaces/space/append HTTP/1.1", &large), 413);
 }
 
+#[test]
+fn a_refusal_has_the_encoding_that_its_request_accepts() {
+    let site = Site::anyone();
+    let tag = |head: &str, body: &[u8], encoding: Encoding| {
+        let answer = site.ask(head, body);
+        assert_eq!(answer.header("content-type"), Some(encoding.media_type()), "{head}");
+        let message = encoding.decode_message(&answer.body, None).unwrap();
+        assert!(matches!(message, Message::Response(Response::Error(_))), "{head}: {message:?}");
+    };
+    let cbor = "content-type: application/cbor";
+    for path in ["query", "append", "dance"] {
+        let post = format!("POST /feeds/v1/spaces/space/{path} HTTP/1.1");
+        tag(&format!("{post}\r\n{cbor}"), b"\xff", Encoding::Cbor);
+        tag(&format!("{post}\r\n{cbor}\r\naccept: application/json"), b"\xff", Encoding::Json);
+        tag(&format!("{post}\r\naccept: application/cbor"), b"{", Encoding::Cbor);
+        let accept = "accept: application/cbor;q=0.4, application/json;q=0.5";
+        tag(&format!("{post}\r\n{cbor}\r\n{accept}"), b"\xff", Encoding::Json);
+        tag(&format!("{post}\r\ncontent-type: text/html"), b"", Encoding::Json);
+    }
+    tag("GET /feeds/v1/spaces/space/append HTTP/1.1\r\naccept: application/cbor", b"", Encoding::Cbor);
+}
+
 /// Lets in whoever knows the word, to read only.
 struct WordGate;
 

@@ -8,6 +8,7 @@ mod events;
 mod exchanges;
 mod greetings;
 mod guard;
+mod hidden;
 mod http;
 mod model;
 mod plans;

@@ -15,6 +15,33 @@ const UNFINISHED: &str = "unfinished";
 /// The file in the directory that the library locks.
 const LOCK: &str = "lock";
 
+/// Why a database cannot be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// One process at a time can have it open.
+    #[error("another process has the metadata store open")]
+    Locked,
+    /// It was written by another version of the library, or is no database.
+    #[error("the metadata store is of another version, or is none: its format is {0}, and V3 can be read")]
+    Version(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl OpenError {
+    fn of(error: fjall::Error) -> Self {
+        match error {
+            fjall::Error::Locked => Self::Locked,
+            fjall::Error::InvalidVersion(version) => {
+                Self::Version(version.map_or_else(|| "unknown".to_owned(), |version| format!("V{version}")))
+            }
+            other => StoreError::of(other).into(),
+        }
+    }
+}
+
 /// A fjall database in a directory of its own.
 pub struct FjallStore {
     database: Database,
@@ -24,7 +51,7 @@ pub struct FjallStore {
 impl FjallStore {
     /// Opens the database in `dir`, creating it when missing. One process at a time can have it open. What a signal or the
     /// end of power left of a database that was being created is removed: nothing was ever kept in it.
-    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
         let mark = dir.with_extension(UNFINISHED);
         let is_left = RealDisk.exists(&mark).map_err(StoreError::of)? && remove_unfinished(dir, &mark)?;
         if !is_left && !is_missing(dir).map_err(StoreError::of)? {
@@ -40,10 +67,10 @@ impl FjallStore {
         Ok(store)
     }
 
-    fn open_finished(dir: &Path) -> Result<Self, StoreError> {
-        let database = Database::builder(dir).open().map_err(StoreError::of)?;
+    fn open_finished(dir: &Path) -> Result<Self, OpenError> {
+        let database = Database::builder(dir).open().map_err(OpenError::of)?;
         let keyspace =
-            database.keyspace("metadata", KeyspaceCreateOptions::default).map_err(StoreError::of)?;
+            database.keyspace("metadata", KeyspaceCreateOptions::default).map_err(OpenError::of)?;
         Ok(Self { database, keyspace })
     }
 }
@@ -68,12 +95,12 @@ fn finish(mark: &Path, parent: &Path) -> io::Result<()> {
 }
 
 /// Removes what is left of a database that is not finished, if it still is not: another process may have been about it.
-fn remove_unfinished(dir: &Path, mark: &Path) -> Result<bool, StoreError> {
+fn remove_unfinished(dir: &Path, mark: &Path) -> Result<bool, OpenError> {
     let lock = match RealDisk.lock(&dir.join(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         lock => lock.map_err(StoreError::of)?,
     };
-    let _lock = lock.ok_or_else(|| StoreError("another process has it open".into()))?;
+    let _lock = lock.ok_or(OpenError::Locked)?;
     if !RealDisk.exists(mark).map_err(StoreError::of)? {
         return Ok(false);
     }

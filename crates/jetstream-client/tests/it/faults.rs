@@ -265,6 +265,22 @@ async fn numbers_that_went_back_are_an_error() {
     assert!(matches!(ended, Err(Error::WentBack { after: 1000, found: 144 })), "{ended:?}");
 }
 
+/// However few of them come: nothing but events from before is no progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_from_before_are_given_up_like_silence_of_a_server() {
+    for form in [Form::V2, Form::Events] {
+        let mut world = World::full();
+        let config = world.config();
+        let limits = Limits { give_up_after: Some(Duration::ZERO), ..config.limits.clone() };
+        let mut reader = world.events(Config { form, limits, ..config }, Cursor::After(1000), Mode::Live);
+        until(&mut reader, |notice| *notice == Notice::Live).await;
+        world.add(1);
+        let (got, ended) = drain(&mut reader).await;
+        assert_eq!(got, []);
+        assert!(matches!(ended, Err(Error::WentBack { after: 1000, found: 141 })), "{ended:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_is_waited_for_or_given_up() {
     let world = World::full();

@@ -9,6 +9,7 @@ use alluvium_jetstream_wire::filter::{Collections, FilterError, Prefixes, parse_
 use alluvium_jetstream_wire::{Filter, KindSet, RequestError, Topic};
 use http::{Method, header};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::refusal::Refusal;
 use super::segments::{blocking, checksum};
@@ -33,14 +34,60 @@ impl Era {
 }
 
 /// The body; what is absent, null or empty filters nothing.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default)]
 struct Input {
-    kinds: Option<Vec<String>>,
-    dids: Option<Vec<String>>,
-    collections: Option<Vec<String>>,
-    after_seq: Option<i64>,
-    before_seq: Option<i64>,
+    kinds: Vec<String>,
+    dids: Vec<String>,
+    collections: Vec<String>,
+    after_seq: Option<u64>,
+    before_seq: Option<u64>,
+}
+
+/// The fields of the body, each to be read by itself, so that what is wrong with it can be told by its name.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields<'a> {
+    #[serde(borrow)]
+    kinds: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dids: Option<&'a RawValue>,
+    #[serde(borrow)]
+    collections: Option<&'a RawValue>,
+    #[serde(borrow)]
+    after_seq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    before_seq: Option<&'a RawValue>,
+}
+
+impl Input {
+    fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let invalid = |text: String| Refusal::Invalid(text);
+        if body.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(invalid("the body must be a JSON object".to_owned()));
+        }
+        let fields: Fields<'_> = serde_json::from_slice(body)
+            .map_err(|error| invalid(format!("the body cannot be read as a JSON object: {error}")))?;
+        let texts = |name: &str, value: Option<&RawValue>| {
+            let Some(value) = value else { return Ok(Vec::new()) };
+            serde_json::from_str::<Option<Vec<String>>>(value.get())
+                .map(Option::unwrap_or_default)
+                .map_err(|_| invalid(format!("{name} must be an array of strings")))
+        };
+        let seq = |name: &str, value: Option<&RawValue>| {
+            let Some(value) = value else { return Ok(None) };
+            let number: Option<i64> = serde_json::from_str(value.get())
+                .map_err(|_| invalid(format!("{name} must be a whole number of 63 bits")))?;
+            let positive = |number| u64::try_from(number).map_err(|_| invalid(format!("{name} is negative")));
+            number.map(positive).transpose()
+        };
+        Ok(Self {
+            kinds: texts("kinds", fields.kinds)?,
+            dids: texts("dids", fields.dids)?,
+            collections: texts("collections", fields.collections)?,
+            after_seq: seq("afterSeq", fields.after_seq)?,
+            before_seq: seq("beforeSeq", fields.before_seq)?,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -115,10 +162,9 @@ async fn body(state: &State, request: Request) -> Result<Vec<u8>, Refusal> {
 
 /// Checks a request.
 fn wanted(era: Era, body: &[u8]) -> Result<PlanRequest, Refusal> {
-    let input: Input = serde_json::from_slice(body).map_err(|error| Refusal::Invalid(error.to_string()))?;
+    let Input { kinds, dids, collections, after_seq, before_seq } = Input::parse(body)?;
     let (dids_max, collections_max) = era.limits();
-    let (dids, collections) = (input.dids.unwrap_or_default(), input.collections.unwrap_or_default());
-    let kinds = match (era, input.kinds.unwrap_or_default()) {
+    let kinds = match (era, kinds) {
         (Era::Backfill, _) => KindSet::default(),
         (Era::Snapshot, kinds) if kinds.is_empty() => KindSet::default(),
         (Era::Snapshot, kinds) if kinds.len() > 4 => return Err(RequestError::TooManyKinds.into()),
@@ -145,19 +191,13 @@ fn wanted(era: Era, body: &[u8]) -> Result<PlanRequest, Refusal> {
     if !filter.collections.is_empty() && !filter.kinds.has_commits() {
         return Err(RequestError::CollectionsWithoutCommits.into());
     }
-    let seq = |name: &str, value: Option<i64>| {
-        value
-            .map(|value| u64::try_from(value).map_err(|_| Refusal::Invalid(format!("{name} is negative"))))
-            .transpose()
-    };
-    let (after, before_seq) = (seq("afterSeq", input.after_seq)?, seq("beforeSeq", input.before_seq)?);
-    if let (Some(after), Some(before)) = (after, before_seq)
+    if let (Some(after), Some(before)) = (after_seq, before_seq)
         && before <= after
     {
         return Err(Refusal::Invalid("beforeSeq must be above afterSeq".to_owned()));
     }
     let selection = selection(&filter);
-    Ok(PlanRequest { selection: (*selection).clone(), after_seq: after.unwrap_or(0), before_seq })
+    Ok(PlanRequest { selection: (*selection).clone(), after_seq: after_seq.unwrap_or(0), before_seq })
 }
 
 fn output(plan: Plan) -> Output {
@@ -203,8 +243,21 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused_by_name() {
         for (body, name) in [
-            ("", "EOF"),
-            ("[]", "invalid length"),
+            ("", "the body cannot be read as a JSON object: EOF"),
+            ("[]", "the body must be a JSON object"),
+            (" [null,[],[],1,2]", "the body must be a JSON object"),
+            ("null", "the body must be a JSON object"),
+            ("7", "the body must be a JSON object"),
+            ("\"x\"", "the body must be a JSON object"),
+            ("{", "the body cannot be read as a JSON object: EOF"),
+            (r#"{"dids":[],"dids":[]}"#, "duplicate field `dids`"),
+            (r#"{"dids":"did:web:a"}"#, "dids must be an array of strings"),
+            (r#"{"dids":[1]}"#, "dids must be an array of strings"),
+            (r#"{"collections":{}}"#, "collections must be an array of strings"),
+            (r#"{"kinds":true}"#, "kinds must be an array of strings"),
+            (r#"{"afterSeq":"5"}"#, "afterSeq must be a whole number"),
+            (r#"{"afterSeq":1.5}"#, "afterSeq must be a whole number"),
+            (r#"{"beforeSeq":99999999999999999999}"#, "beforeSeq must be a whole number"),
             (r#"{"afterSeq":-1}"#, "afterSeq is negative"),
             (r#"{"afterSeq":5,"beforeSeq":5}"#, "beforeSeq must be above afterSeq"),
             (r#"{"dids":["x"]}"#, "invalid did: x"),
@@ -214,6 +267,7 @@ mod tests {
         ] {
             let refused = wanted(Era::Snapshot, body.as_bytes()).expect_err(body).to_string();
             assert!(refused.contains(name), "{body}: {refused}");
+            assert!(!refused.contains("struct") && !refused.contains("Input"), "{body}: {refused}");
         }
     }
 

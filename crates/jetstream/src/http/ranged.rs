@@ -1,6 +1,6 @@
 //! Bytes that can be asked for in part and conditionally (RFC 9110, sections 13 and 14).
 //!
-//! Of several ranges at once the whole is answered, as section 14.2 allows.
+//! Several ranges at once are answered if they make up one part, and else with the whole, as section 14.2 allows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::refusal::Refusal;
+
+/// More ranges than this in a request are none: nobody needs them but to make work.
+const RANGES_MAX: usize = 16;
 
 /// What is served: where it lies, and what it is called.
 pub(crate) struct Served {
@@ -81,6 +84,8 @@ pub(crate) fn respond(served: Served, request: &HeaderMap, is_head: bool) -> Res
     let (status, part) = match condition(request, &served.etag, served.modified_s) {
         Condition::Failed => (StatusCode::PRECONDITION_FAILED, None),
         Condition::NotModified => (StatusCode::NOT_MODIFIED, None),
+        // Only GET has ranges (section 14.2).
+        Condition::Holds if is_head => (StatusCode::OK, Some(0..len)),
         Condition::Holds => match range(request, &served.etag, modified.as_deref(), len)? {
             Some(part) => (StatusCode::PARTIAL_CONTENT, Some(part)),
             None => (StatusCode::OK, Some(0..len)),
@@ -156,23 +161,54 @@ fn range(
     modified: Option<&str>,
     len: u64,
 ) -> Result<Option<Range<u64>>, Refusal> {
-    let text = request.get(header::RANGE).and_then(|value| value.to_str().ok());
-    let Some(spec) = text.and_then(|text| text.strip_prefix("bytes=")) else { return Ok(None) };
+    let mut lines = request.get_all(header::RANGE).iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return Ok(None) };
     let is_current = request
         .get(header::IF_RANGE)
         .is_none_or(|value| value.to_str().is_ok_and(|value| value == etag || Some(value) == modified));
-    let Some((first, last)) = spec.trim().split_once('-').filter(|_| is_current && !spec.contains(','))
-    else {
+    let Some(parts) = line.to_str().ok().filter(|_| is_current).and_then(|text| parts(text, len)) else {
         return Ok(None);
     };
-    let number = |text: &str| text.parse::<u64>().ok();
-    let part = match (number(first), number(last)) {
-        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(len),
-        (Some(first), None) if last.is_empty() => first..len,
-        (None, Some(count)) if first.is_empty() => len - count.min(len)..len,
-        _ => return Ok(None),
+    let mut parts: Vec<Range<u64>> = parts.into_iter().filter(|part| part.start < part.end).collect();
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut parts = parts.into_iter();
+    let Some(mut whole) = parts.next() else { return Err(Refusal::Range(len)) };
+    for part in parts {
+        if part.start > whole.end {
+            return Ok(None);
+        }
+        whole.end = whole.end.max(part.end);
+    }
+    Ok(Some(whole))
+}
+
+/// The ranges that a header lists, cut at the end; empty ones lie outside. None if it is no list of ranges of bytes.
+fn parts(text: &str, len: u64) -> Option<Vec<Range<u64>>> {
+    let (unit, list) = text.split_once('=')?;
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    // A list may have empty elements (section 5.6.1.2).
+    let specs: Vec<&str> = list.split(',').map(str::trim).filter(|spec| !spec.is_empty()).collect();
+    if specs.is_empty() || specs.len() > RANGES_MAX {
+        return None;
+    }
+    let part = |spec: &str| {
+        let (first, last) = spec.split_once('-')?;
+        Some(match (digits(first), digits(last)) {
+            (Some(first), Some(last)) if first <= last => first.min(len)..last.saturating_add(1).min(len),
+            (Some(first), None) if last.is_empty() => first.min(len)..len,
+            (None, Some(count)) if first.is_empty() => len - count.min(len)..len,
+            _ => return None,
+        })
     };
-    if part.start < part.end { Ok(Some(part)) } else { Err(Refusal::Range(len)) }
+    specs.into_iter().map(part).collect()
+}
+
+/// A number of any length; one that is too long is beyond every end.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -181,16 +217,21 @@ mod tests {
 
     const ETAG: &str = "\"0011\"";
 
-    fn ask(headers: &[(header::HeaderName, &'static str)]) -> Result<(u16, Option<String>), Refusal> {
-        let request =
-            headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-        let served = Served {
+    fn served() -> Served {
+        Served {
             source: Source::Memory(Bytes::from_static(b"0123456789")),
             etag: ETAG.to_owned(),
             modified_s: Some(1_000_000_000),
             cache_control: HeaderValue::from_static("public, no-cache"),
-        };
-        let response = respond(served, &request, false)?;
+        }
+    }
+
+    fn ask(headers: &[(header::HeaderName, &'static str)]) -> Result<(u16, Option<String>), Refusal> {
+        let mut request = HeaderMap::new();
+        for (name, value) in headers {
+            request.append(name.clone(), HeaderValue::from_static(value));
+        }
+        let response = respond(served(), &request, false)?;
         let range = response
             .headers()
             .get(header::CONTENT_RANGE)
@@ -211,6 +252,27 @@ mod tests {
             ("bytes=x-2", None),
             ("bytes=0-1,3-4", None),
             ("lines=0-1", None),
+            ("Bytes=1-2", Some("bytes 1-2/10")),
+            ("BYTES=1-2", Some("bytes 1-2/10")),
+            ("bytes= 1-2 ", Some("bytes 1-2/10")),
+            ("bytes=,1-2,", Some("bytes 1-2/10")),
+            ("bytes=0-1,2-4", Some("bytes 0-4/10")),
+            ("bytes=3-4, 0-2", Some("bytes 0-4/10")),
+            ("bytes=0-,-3", Some("bytes 0-9/10")),
+            ("bytes=1-2,50-60", Some("bytes 1-2/10")),
+            ("bytes=0-99999999999999999999999", Some("bytes 0-9/10")),
+            ("bytes=-99999999999999999999999", Some("bytes 0-9/10")),
+            ("bytes=+1-2", None),
+            ("bytes=1-+2", None),
+            ("bytes=1 -2", None),
+            ("bytes=1-2-3", None),
+            ("bytes=-", None),
+            ("bytes=", None),
+            ("bytes=,", None),
+            ("bytes 1-2", None),
+            ("bytes=1-2,x", None),
+            ("bytes=--1", None),
+            ("bytes=1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1,1-1", None),
         ] {
             let (status, range) = ask(&[(header::RANGE, spec)]).expect(spec);
             assert_eq!(
@@ -219,8 +281,22 @@ mod tests {
                 "{spec}"
             );
         }
-        for spec in ["bytes=10-", "bytes=99-100", "bytes=-0"] {
+        for spec in
+            ["bytes=10-", "bytes=99-100", "bytes=-0", "bytes=10-11,-0", "bytes=99999999999999999999999-"]
+        {
             assert!(matches!(ask(&[(header::RANGE, spec)]), Err(Refusal::Range(10))), "{spec}");
+        }
+        let twice = [(header::RANGE, "bytes=0-1"), (header::RANGE, "bytes=3-4")];
+        assert_eq!(ask(&twice).expect("the whole"), (200, None));
+    }
+
+    #[test]
+    fn a_part_is_asked_for_with_get_only() {
+        for spec in ["bytes=1-2", "bytes=99-"] {
+            let request = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static(spec))]);
+            let response = respond(served(), &request, true).expect(spec);
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.headers()[header::CONTENT_LENGTH], "10");
         }
     }
 
@@ -230,6 +306,10 @@ mod tests {
         for (value, status) in [
             (ETAG, 206),
             ("\"0012\"", 200),
+            ("W/\"0011\"", 200),
+            ("0011", 200),
+            ("*", 200),
+            ("yesterday", 200),
             ("Sun, 09 Sep 2001 01:46:40 GMT", 206),
             ("Sun, 09 Sep 2001 01:46:41 GMT", 200),
         ] {

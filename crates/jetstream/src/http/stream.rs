@@ -2,7 +2,8 @@
 //! filters of `subscribeEvents` as further parameters. So a browser follows a network with a plain `EventSource`.
 //!
 //! An offset is `<number of the last event>_0000000000000000`, sixteen hexadecimal digits each: what follows is after that
-//! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end.
+//! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end. Where feeds give nothing of
+//! the past, both are the end, and whoever was there before goes on as long as what follows is in memory.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -95,15 +96,25 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
 
 /// The row at which a read begins.
 fn begin(state: &State, offset: OffsetQuery, next: u64) -> Result<u64, Refusal> {
-    let floor = resolve::floor(&state.archive, state.options.lookback).max(1);
+    let lookback = state.options.lookback;
+    let floor =
+        if lookback.is_zero() { state.archive.hot_floor() } else { resolve::floor(&state.archive, lookback) };
+    let floor = floor.max(1);
     match offset {
+        OffsetQuery::Start if lookback.is_zero() => Ok(next),
         OffsetQuery::Start => Ok(floor),
         OffsetQuery::Now => Ok(next),
         OffsetQuery::At(offset) if offset.position != 0 => {
             Err(Refusal::Invalid("offset is not one of this stream".to_owned()))
         }
-        OffsetQuery::At(offset) if offset.append_index + 1 < floor => Err(Refusal::Retained(token(floor))),
-        OffsetQuery::At(offset) => Ok((offset.append_index + 1).min(next)),
+        OffsetQuery::At(offset) => match offset.append_index.saturating_add(1) {
+            begin if begin > next => Err(Refusal::Invalid(format!(
+                "offset lies beyond the end of the stream, which is {}",
+                token(next)
+            ))),
+            begin if begin < floor => Err(Refusal::Retained(token(floor))),
+            begin => Ok(begin),
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The three live feeds: from a request to a subscriber.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium_access::Lease;
 use alluvium_http::{Body, Request, Response, query};
@@ -21,6 +22,8 @@ use crate::resolve::{self, Start};
 
 /// The subprotocol of proposal 0015.
 const SUBPROTOCOL: &str = "xrpc.v1.json";
+/// How long a subscriber may take for the end of its connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a feed may begin at the earliest, told with the answer to the handshake.
 const FLOOR_SEQ: HeaderName = HeaderName::from_static("x-jetstream-floor-seq");
 /// When that was seen, in microseconds since the Unix epoch.
@@ -66,6 +69,7 @@ pub(super) async fn handle(state: &Arc<State>, wire: Wire, request: Request) -> 
         form,
         wanted: Arc::new(Wanted { filter: wanted.filter, _room: room }),
         client,
+        peer: addresses::peer(&request),
         start,
         notice,
         waits_for_hello,
@@ -118,6 +122,7 @@ fn connection_options(state: &State) -> ConnectionOptions {
         outgoing_bytes_max: state.options.outgoing_bytes_max,
         ping_interval: Some(state.options.ping_interval),
         write_timeout: state.options.write_timeout,
+        close_timeout: CLOSE_TIMEOUT.min(state.options.write_timeout),
         ..ConnectionOptions::default()
     }
 }

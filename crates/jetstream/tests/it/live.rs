@@ -1,9 +1,11 @@
 //! The three live feeds: what they send, in which form, and how they end.
 
+use std::time::Duration;
+
 use alluvium_jetstream::Options;
 use alluvium_jetstream_wire::Wire;
 use alluvium_jetstream_wire::dictionary::{self, Decoder};
-use alluvium_jss::Kind;
+use alluvium_jss::{Event, Kind};
 use alluvium_websocket::{ConnectOptions, DeflateOptions, Message};
 use http::HeaderMap;
 
@@ -150,6 +152,52 @@ async fn every_compression_carries_the_same_text() {
         .await
         .expect("a subscription");
     assert_eq!(decode(Wire::V1, client.message().await), plain[0][0]);
+}
+
+/// Whatever is handed out for one of the newer feeds is good for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newer_feeds_take_every_dictionary_that_was_handed_out_for_them() {
+    let mut world = World::new();
+    world.add(records(3));
+    let current = world.get("/xrpc/network.bsky.jetstream.getZstdDictionary", "").await;
+    let current: u32 = current.header("x-zstd-dictionary-id").expect("an id").parse().expect("a number");
+    for (path, wire) in &WIRES[1..] {
+        let mut plain = world.subscribe(&format!("{path}?cursor=1")).await;
+        let text = plain.text().await;
+        for id in dictionary::known(Wire::V2).ids.iter().copied().chain([current]) {
+            let target = format!("/xrpc/network.bsky.jetstream.getZstdDictionary?id={id}");
+            let dictionary = world.get(&target, "").await.body;
+            // Two of each: the second is sent what was made for the first.
+            for _ in 0..2 {
+                let mut client = world.subscribe(&format!("{path}?cursor=1&zstdDictionary={id}")).await;
+                let Message::Binary(frame) = client.message().await else { panic!("a text message") };
+                let decoded = Decoder::new(&dictionary).expect("a decoder").decode(&frame, 1 << 20);
+                assert_eq!(decoded.expect("a message"), text.as_bytes(), "{wire:?} by {id}");
+            }
+        }
+        let legacy = dictionary::known(Wire::V1).current;
+        let (status, _) = world.refused(&format!("{path}?zstdDictionary={legacy}")).await;
+        assert_eq!(status, 400, "that of the first feed is for it alone");
+    }
+}
+
+/// Nothing is read, and more is sent than fits anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_that_takes_nothing_is_dropped_and_counted() {
+    let mut world = World::with(Options { write_timeout: Duration::from_millis(50), ..Options::default() });
+    for number in 0..40 {
+        let large = record("did:web:a.example", "app.example.note", &"x".repeat(512 * 1024));
+        world.add([Event { rkey: format!("k{number}"), ..large }]);
+    }
+    let mut clients = Vec::new();
+    for (path, _) in WIRES {
+        clients.push(world.subscribe(&format!("{path}?cursor=1")).await);
+    }
+    while world.surface.counts().dropped_stalled < 3 {
+        tokio::task::yield_now().await;
+    }
+    let counts = world.surface.counts();
+    assert_eq!((counts.dropped_slow, counts.dropped_silent), (0, 0));
 }
 
 /// A browser offers to inflate whatever its page asks for.

@@ -144,6 +144,30 @@ async fn offsets_are_checked_and_old_ones_are_gone() {
     ] {
         assert_eq!(world.get(&format!("/streams/events?{query}"), "").await.status, status, "{query}");
     }
+    for beyond in ["000000000000001f", "000000ffffffffff"] {
+        for live in ["", "&live=long-poll", "&live=sse"] {
+            let target = format!("/streams/events?offset={beyond}_0000000000000000{live}");
+            let answer = world.get(&target, "").await;
+            let told = "offset lies beyond the end of the stream, which is 000000000000001e_0000000000000000";
+            assert_eq!((answer.status, answer.text().trim_end()), (400, told));
+        }
+    }
     assert_eq!(seqs(&world.get("/streams/events?offset=-1", "").await.json())[0], 21);
     assert_eq!(world.post("/streams/events", "{}").await.status, 405);
+}
+
+/// Feeds give nothing of the past: neither does the stream, but to those who were there.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_lookback_a_stream_begins_with_what_comes_and_is_gone_on_with() {
+    let mut world = World::cold(Options { lookback: Duration::ZERO, ..Options::default() });
+    world.add(records(8));
+    let first = world.get("/streams/events?offset=-1", "").await;
+    assert_eq!((first.status, first.text().as_str()), (200, "[]"));
+    let offset = first.header("stream-next-offset").expect("an offset").to_owned();
+    // Fewer than a block: they are in memory.
+    world.add(records(3));
+    let next = world.get(&format!("/streams/events?offset={offset}"), "").await;
+    assert_eq!(seqs(&next.json()), [9, 10, 11]);
+    let old = world.get("/streams/events?offset=0000000000000001_0000000000000000", "").await;
+    assert_eq!(old.status, 410, "{}", old.text());
 }

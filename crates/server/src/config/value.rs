@@ -355,6 +355,14 @@ impl FromStr for MetricsPlace {
     }
 }
 
+impl FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
 impl FromStr for LogFormat {
     type Err = String;
 

@@ -61,7 +61,7 @@ pub(super) fn check(
     let _removed = Removed(&copy);
     let store = copy_tree(env.disk.as_ref(), &meta, &copy)
         .map_err(|error| StoreError(error.to_string()))
-        .and_then(|()| FjallStore::open(&copy));
+        .and_then(|()| FjallStore::open(&copy).map_err(|error| StoreError(error.to_string())));
     let store = store.as_ref().map(|store| store as &dyn Store).map_err(Clone::clone);
     let mut tell = |finding: alluvium_jetstream_archive::Finding| {
         let alluvium_jetstream_archive::Finding { file, at, what, is_fault } = finding;

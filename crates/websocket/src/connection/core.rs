@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{ConnectionOptions, Error, SendError, outgoing::Outgoing};
 use crate::{
-    close::Close,
+    close::{Close, CloseCode},
     decoder::{Decoder, Event},
     encoder::{Buffers, Encoder},
     error::ProtocolError,
@@ -33,6 +33,9 @@ use crate::{
 /// Room for the next read, when little comes and when much does.
 const READ_BYTES_MIN: usize = 4 * 1024;
 const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// What a peer is told that took nothing for [`ConnectionOptions::write_timeout`].
+const STALLED: &str = "nothing was taken of what was sent";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
@@ -169,6 +172,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     /// Ready once everything is written.
     pub(super) fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
+            // What waited was dropped; the rest is the receiver's.
+            if let Some(error) = self.failure.take_if(|error| matches!(error, Error::Stalled)) {
+                return Poll::Ready(Err(error));
+            }
             if self.poll_write(cx).is_ready() {
                 let is_written = self.phase != Phase::Ended || self.failure.is_none();
                 return Poll::Ready(if is_written { Ok(()) } else { Err(self.closed_error()) });
@@ -187,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     pub(super) fn queue_encoded(&mut self, frame: &EncodedFrame) -> Result<(), SendError> {
         self.admit(frame.bytes().len())?;
         let bytes = self.encoder.encoded(frame).ok_or(SendError::Unfit)?;
-        self.outgoing.push(bytes);
+        self.outgoing.push(bytes, Bytes::new());
         Ok(())
     }
 
@@ -235,8 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     }
 
     fn push(&mut self, (head, payload): Buffers) {
-        self.outgoing.push(head);
-        self.outgoing.push(payload);
+        self.outgoing.push(head, payload);
     }
 
     fn push_close(&mut self, payload: Bytes) {
@@ -274,6 +280,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
             self.push_close(Close::new(error.close_code(), &error.to_string()).payload());
         }
         self.failure = Some(error.into());
+        self.enter(Phase::Ending);
+    }
+
+    /// Gives up a peer that takes nothing. Should it take something again before the time for the end is up, what it gets is
+    /// the rest of the frame that it has begun, and why it gets no more.
+    fn stall(&mut self) {
+        self.outgoing.keep_begun();
+        self.push_close(Close::new(CloseCode::POLICY, STALLED).payload());
+        self.failure = Some(Error::Stalled);
         self.enter(Phase::Ending);
     }
 
@@ -334,7 +349,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
                 next = Some((at, error));
             }
         };
-        if let Some(since) = self.stalled_at {
+        if let Some(since) = self.stalled_at.filter(|_| self.phase != Phase::Ending) {
             consider(since + self.options.write_timeout, || Error::Stalled);
         }
         let mut asks = false;
@@ -362,7 +377,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
             match self.phase {
                 // The closing handshake itself is over; only the peer's end of the stream is missing.
                 Phase::Draining => self.enter(Phase::Ended),
-                _ => self.break_off(error()),
+                _ => match error() {
+                    Error::Stalled if self.phase == Phase::Open => self.stall(),
+                    error => self.break_off(error),
+                },
             }
             return Poll::Ready(());
         }

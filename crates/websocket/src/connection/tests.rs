@@ -212,10 +212,35 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     assert_eq!(socket.queue(&large), Err(SendError::Full));
     let begun = tokio::time::Instant::now();
     assert!(matches!(socket.next().await, Err(Error::Stalled)));
-    assert_eq!(begun.elapsed(), ConnectionOptions::default().write_timeout);
+    assert_eq!(begun.elapsed(), options.write_timeout + options.close_timeout);
+    assert!(matches!(socket.next().await, Ok(None)));
     let (here, _peer) = duplex(64);
     let mut socket = WebSocket::server(here, None, options);
     assert!(matches!(socket.send(&large).await, Err(Error::Stalled)));
+    assert_eq!(socket.queue(&large), Err(SendError::Closed));
+}
+
+/// Time goes on only once both ends wait, so the peer comes back when it was given up, and before it is cut.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_was_given_up_and_comes_back_is_told() {
+    const CLOSE: &[u8] = b"\x88\x24\x03\xf0nothing was taken of what was sent";
+    let options = ConnectionOptions { outgoing_bytes_max: 10_000, ping_interval: None, ..Default::default() };
+    for taken in [64, 104, 103] {
+        let (here, mut peer) = duplex(taken);
+        let (mut receiver, mut sender) = WebSocket::server(here, None, options).split();
+        for _ in 0..4 {
+            sender.queue(&Message::binary(vec![7; 50])).unwrap();
+        }
+        let running = tokio::spawn(async move { receiver.next().await });
+        tokio::time::sleep(options.write_timeout + Duration::from_secs(1)).await;
+        assert_eq!(sender.queue(&Message::binary(vec![7])), Err(SendError::Closed));
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).await.unwrap();
+        let frame = [&[0x82, 50][..], &[7; 50]].concat();
+        assert_eq!(got, [&frame[..], &frame, CLOSE].concat(), "{taken}");
+        drop(peer);
+        assert!(matches!(running.await.unwrap(), Err(Error::Stalled)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

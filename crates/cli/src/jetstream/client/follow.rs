@@ -92,6 +92,10 @@ async fn write(
 
 fn tell(notice: &Notice, notes: Notes, show: &Show) {
     show.aside(|| match notice {
+        Notice::Empty => notes.note(
+            "no finished segment of the archive has anything of that yet; what there is comes by the live feed \
+             (`tail`, or `backfill --follow`)",
+        ),
         Notice::Archive { tip } => notes.note(format_args!("the archive, up to event {tip}")),
         Notice::Live => notes.note("live"),
         Notice::Again { reason, pause } => {
