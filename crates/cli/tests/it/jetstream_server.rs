@@ -208,6 +208,7 @@ fn a_head_that_is_too_long_is_refused_as_xrpc_has_it() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test of a command spoils what it is given")]
 fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
     let server = Server::start("--relay ws://127.0.0.1:9", &[]);
     let dir = |path: &std::path::Path| {
