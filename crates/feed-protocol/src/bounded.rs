@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::object::Object;
+
 /// Reads a list of at most `MAX` elements.
 pub fn list<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
@@ -13,6 +15,16 @@ where
     T: Deserialize<'de>,
 {
     deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData))
+}
+
+/// Reads a list of at most `MAX` objects.
+pub fn objects<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let objects = list::<D, Object<T>, MAX>(deserializer)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
 /// Reads a list of at most `MAX` elements, or nothing.

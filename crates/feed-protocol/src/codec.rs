@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::NESTING_MAX;
 use crate::message::Advanced;
+use crate::object::{Lenient, Object};
 use crate::peers::Routed;
 use crate::{Id, Message, Operation, Peers, Request, RequestId, Response};
 
@@ -55,6 +56,17 @@ struct Envelope {
     recipient_peer_id: Option<Id>,
 }
 
+/// The same where something in it can't be read: for the answer, as much of it as can.
+#[derive(Default, serde::Deserialize)]
+struct Remains {
+    #[serde(default, rename = "requestId")]
+    request: Lenient<RequestId>,
+    #[serde(default, rename = "senderPeerId")]
+    sender: Lenient<Id>,
+    #[serde(default, rename = "recipientPeerId")]
+    recipient: Lenient<Id>,
+}
+
 impl Encoding {
     /// The media type.
     pub const fn media_type(self) -> &'static str {
@@ -70,7 +82,10 @@ impl Encoding {
             Self::Json => serde_json::to_vec(message).map_err(|error| error.to_string()),
             Self::Cbor => {
                 let mut bytes = Vec::new();
-                ciborium::into_writer(message, &mut bytes).map_err(|error| error.to_string())?;
+                ciborium::into_writer(message, &mut bytes).map_err(|error| match error {
+                    ciborium::ser::Error::Io(error) => error.to_string(),
+                    ciborium::ser::Error::Value(message) => message,
+                })?;
                 Ok(bytes)
             }
         }
@@ -87,6 +102,11 @@ impl Encoding {
             Some(path) => format!("`{path}`: {message}"),
             None => message,
         })
+    }
+
+    /// As [`decode`](Self::decode), a value that is an object and not a list of its fields.
+    fn decode_object<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, String> {
+        self.decode::<Object<T>>(bytes).map(|Object(value)| value)
     }
 
     /// Where in a message that can't be read the fault is; `None` for the message as a whole. Found by reading it once
@@ -137,12 +157,12 @@ impl Encoding {
             (None, None) => return Err(fail("`_tag` is missing".to_owned())),
         };
         let request = match operation {
-            Operation::Hello => self.decode(bytes).map(Request::Hello),
-            Operation::Query => self.decode(bytes).map(Request::Query),
-            Operation::Subscribe => self.decode(bytes).map(Request::Subscribe),
-            Operation::Unsubscribe => self.decode(bytes).map(Request::Unsubscribe),
-            Operation::Append => self.decode(bytes).map(Request::Append),
-            Operation::ListFeeds => self.decode(bytes).map(Request::ListFeeds),
+            Operation::Hello => self.decode_object(bytes).map(Request::Hello),
+            Operation::Query => self.decode_object(bytes).map(Request::Query),
+            Operation::Subscribe => self.decode_object(bytes).map(Request::Subscribe),
+            Operation::Unsubscribe => self.decode_object(bytes).map(Request::Unsubscribe),
+            Operation::Append => self.decode_object(bytes).map(Request::Append),
+            Operation::ListFeeds => self.decode_object(bytes).map(Request::ListFeeds),
         }
         .map_err(fail)?;
         Ok((request, peers))
@@ -164,20 +184,20 @@ impl Encoding {
         };
         let response = match tag {
             "FeedAdvanced" => {
-                let hint = self.decode(bytes).map_err(fail)?;
+                let hint = self.decode_object(bytes).map_err(fail)?;
                 return Ok(Message::Advanced(Advanced::FeedAdvanced(hint)));
             }
             "BlocksPushed" => {
-                let pushed = self.decode(bytes).map_err(fail)?;
+                let pushed = self.decode_object(bytes).map_err(fail)?;
                 return Ok(Message::Advanced(Advanced::BlocksPushed(pushed)));
             }
-            "Welcome" => self.decode(bytes).map(Response::Welcome),
-            "QueryResponse" => self.decode(bytes).map(Response::Query),
-            "SubscribeResponse" => self.decode(bytes).map(Response::Subscribe),
-            "UnsubscribeResponse" => self.decode(bytes).map(Response::Unsubscribe),
-            "AppendResponse" => self.decode(bytes).map(Response::Append),
-            "ListFeedsResponse" => self.decode(bytes).map(Response::ListFeeds),
-            "Error" => self.decode(bytes).map(Response::Error),
+            "Welcome" => self.decode_object(bytes).map(Response::Welcome),
+            "QueryResponse" => self.decode_object(bytes).map(Response::Query),
+            "SubscribeResponse" => self.decode_object(bytes).map(Response::Subscribe),
+            "UnsubscribeResponse" => self.decode_object(bytes).map(Response::Unsubscribe),
+            "AppendResponse" => self.decode_object(bytes).map(Response::Append),
+            "ListFeedsResponse" => self.decode_object(bytes).map(Response::ListFeeds),
+            "Error" => self.decode_object(bytes).map(Response::Error),
             unknown => Err(format!("`_tag` is `{unknown}`, which no answer has")),
         };
         response.map(Message::Response).map_err(fail)
@@ -185,10 +205,14 @@ impl Encoding {
 
     /// Reads what every message begins with, for the answer to one that is otherwise unreadable.
     fn envelope(self, bytes: &[u8]) -> Result<Envelope, DecodeError> {
-        let envelope: Envelope = self.decode(bytes).map_err(|message| DecodeError {
-            request_id: RequestId::default(),
-            peers: Peers::default(),
-            message,
+        let envelope: Envelope = self.decode_object(bytes).map_err(|message| {
+            let remains = self.decode_plain::<Object<Remains>>(bytes);
+            let remains = remains.map(|Object(remains)| remains).unwrap_or_default();
+            DecodeError {
+                request_id: remains.request.0.unwrap_or_default(),
+                peers: Peers { sender_peer_id: remains.sender.0, recipient_peer_id: remains.recipient.0 },
+                message,
+            }
         })?;
         // Checked as an identifier by being read; used where the message itself is.
         let _ = &envelope.space_id;

@@ -16,12 +16,13 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod number;
+mod object;
 pub mod order;
 pub mod peers;
 pub mod selector;
 pub mod signature;
 
-pub use block::{Block, BlockKey, Data};
+pub use block::{Block, BlockKey, Data, Unsendable};
 pub use check::{Check, ContentHash};
 pub use codec::{DecodeError, Encoding};
 pub use error::{ClientAction, ErrorCode, ErrorResponse};

@@ -122,7 +122,7 @@ pub struct QueryResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_id: Option<Id>,
     /// Blocks by ascending position.
-    #[serde(deserialize_with = "bounded::list::<_, _, BLOCKS_HARD_MAX>")]
+    #[serde(deserialize_with = "bounded::objects::<_, _, BLOCKS_HARD_MAX>")]
     pub blocks: Vec<Block>,
     /// Where the client goes on: everything selected up to here is in this page or in earlier ones.
     #[serde(with = "number")]
@@ -186,7 +186,7 @@ pub struct AppendRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed_id: Option<Id>,
     /// The blocks.
-    #[serde(deserialize_with = "bounded::list::<_, _, BLOCKS_HARD_MAX>")]
+    #[serde(deserialize_with = "bounded::objects::<_, _, BLOCKS_HARD_MAX>")]
     pub blocks: Vec<Block>,
     /// The token under which the client knows its positions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,20 +32,18 @@ struct Signed(i64);
 
 impl<'de> Deserialize<'de> for Signed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SignedVisitor { accepts_text: true })
+        deserializer.deserialize_any(SignedVisitor)
     }
 }
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let signed = deserializer.deserialize_any(SignedVisitor { accepts_text: false })?;
+        let signed = deserializer.deserialize_any(SignedVisitor)?;
         u64::try_from(signed.0).map(Self).map_err(|_| de::Error::custom("a number is negative"))
     }
 }
 
-struct SignedVisitor {
-    accepts_text: bool,
-}
+struct SignedVisitor;
 
 impl Visitor<'_> for SignedVisitor {
     type Value = Signed;
@@ -74,11 +72,8 @@ impl Visitor<'_> for SignedVisitor {
         self.visit_i64(number as i64)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Signed, E> {
-        match text.parse::<i64>() {
-            Ok(number) if self.accepts_text => self.visit_i64(number),
-            _ => Err(E::custom("a number is written as text")),
-        }
+    fn visit_str<E: de::Error>(self, _text: &str) -> Result<Signed, E> {
+        Err(E::custom("a number is written as text"))
     }
 }
 
@@ -125,7 +120,7 @@ pub mod list {
     }
 }
 
-/// Cursors: a number, a number as text, or anything below zero for the start.
+/// Cursors: a number, or anything below zero for the start.
 pub mod cursor {
     use super::{Deserialize, Deserializer, Number, Serialize, Serializer, Signed};
 

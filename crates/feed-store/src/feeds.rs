@@ -49,6 +49,41 @@ pub fn numbers(connection: &Connection, space: &Id, feeds: &[Id]) -> StoreResult
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Those of some names that are feeds with a first block: name, number and namespace.
+pub fn named(
+    connection: &Connection,
+    space: &Id,
+    names: &[Id],
+) -> StoreResult<Vec<(Id, i64, Option<Namespace>)>> {
+    let mut statement = connection.prepare_cached(NAMED)?;
+    let mut rows = statement.query((space.as_str(), json(names)?))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, namespace): (String, Option<String>) = (row.get(0)?, row.get(2)?);
+        let namespace = namespace.map(|namespace| Namespace::parse(&namespace)).transpose()?;
+        found.push((Id::parse(&id)?, row.get(1)?, namespace));
+    }
+    Ok(found)
+}
+
+/// The statement of [`named`], for the test of its plan.
+#[doc(hidden)]
+pub const NAMED: &str = "SELECT f.feedId, f.feedPrivateId, f.feedNamespace FROM json_each(?2) j \
+                         CROSS JOIN feeds f ON f.spaceId = ?1 AND f.feedId = j.value \
+                         WHERE f.createdAt IS NOT NULL";
+
+/// Removes the feeds of an authority's file that were only ever named, and by no subscription that is left: files of
+/// before schema version 5 may have some. How many still are there.
+pub fn forget_named(connection: &Connection) -> StoreResult<u64> {
+    let sql = "DELETE FROM feeds WHERE createdAt IS NULL \
+               AND feedPrivateId NOT IN (SELECT j.value FROM subscriptions s, json_each(s.feedPrivateIds) j) \
+               AND NOT EXISTS (SELECT 1 FROM blocks b WHERE b.feedPrivateId = feeds.feedPrivateId) \
+               AND NOT EXISTS (SELECT 1 FROM replication r WHERE r.feedPrivateId = feeds.feedPrivateId) \
+               AND NOT EXISTS (SELECT 1 FROM conflicts c WHERE c.feedPrivateId = feeds.feedPrivateId)";
+    connection.execute(sql, [])?;
+    Ok(connection.query_row("SELECT count(*) FROM feeds WHERE createdAt IS NULL", [], |row| row.get(0))?)
+}
+
 /// The statement of [`numbers`], for the test of its plan.
 #[doc(hidden)]
 pub const NUMBERS: &str = "SELECT f.feedPrivateId FROM json_each(?2) j \
@@ -149,6 +184,8 @@ pub fn count(connection: &Connection, space: &Id) -> StoreResult<u64> {
 pub struct Listing<'a> {
     /// Only this namespace.
     pub namespace: Option<&'a Namespace>,
+    /// Only these namespaces: the others don't exist for whoever asks.
+    pub visible: Option<&'a [Namespace]>,
     /// Only names that begin so.
     pub prefix: Option<&'a str>,
     /// Only names after this one.
@@ -161,7 +198,8 @@ pub struct Listing<'a> {
 pub fn list(connection: &Connection, space: &Id, listing: &Listing<'_>) -> StoreResult<Vec<Feed>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND feedId > ?2 AND createdAt IS NOT NULL \
-         AND (?3 IS NULL OR feedNamespace = ?3) AND substr(feedId, 1, length(?4)) = ?4 ORDER BY feedId LIMIT ?5"
+         AND (?3 IS NULL OR feedNamespace = ?3) \
+         AND (?6 IS NULL OR feedNamespace IN (SELECT value FROM json_each(?6))) AND substr(feedId, 1, length(?4)) = ?4 ORDER BY feedId LIMIT ?5"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(
@@ -171,6 +209,7 @@ pub fn list(connection: &Connection, space: &Id, listing: &Listing<'_>) -> Store
             listing.namespace.map(Namespace::as_str),
             listing.prefix.unwrap_or_default(),
             i64::try_from(listing.limit).unwrap_or(i64::MAX),
+            listing.visible.map(json).transpose()?,
         ),
         |row| Ok(from_row(row)),
     )?;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use alluvium_feed_protocol::{BlockKey, Check, ContentHash};
+use alluvium_feed_protocol::{BlockKey, Check, ContentHash, Id};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
 
@@ -194,7 +194,7 @@ fn examine(
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for name in names {
-        let id = alluvium_feed_protocol::Id::parse(&name)?;
+        let id = Id::parse(&name)?;
         if let Some(space) = spaces::find(connection, &id)? {
             check_space(connection, &space, checked, report)?;
             checked.spaces.push(space);
@@ -337,14 +337,15 @@ fn check_feed(feed: &feeds::Feed, tally: &Tally, report: &mut dyn FnMut(String))
 fn check_subscriptions(connection: &Connection, report: &mut dyn FnMut(String)) -> StoreResult<()> {
     let mut statement = connection.prepare(
         "SELECT s.subscriptionId, s.feedPrivateIds, \
-         EXISTS (SELECT 1 FROM spaces WHERE spaces.spaceId = s.spaceId) FROM subscriptions s",
+         EXISTS (SELECT 1 FROM spaces WHERE spaces.spaceId = s.spaceId), s.awaitedFeedIds FROM subscriptions s",
     )?;
     let mut known = connection.prepare("SELECT EXISTS (SELECT 1 FROM feeds WHERE feedPrivateId = ?1)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (id, feeds, has_space): (String, String, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let numbers: Option<Vec<i64>> = serde_json::from_str(&feeds).ok();
-        let mut is_whole = has_space && numbers.is_some();
+        let awaited = serde_json::from_str::<Vec<Id>>(&row.get::<_, String>(3)?);
+        let mut is_whole = has_space && numbers.is_some() && awaited.is_ok();
         for number in numbers.into_iter().flatten() {
             is_whole &= known.query_row([number], |row| row.get::<_, bool>(0))?;
         }

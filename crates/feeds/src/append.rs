@@ -38,28 +38,29 @@ impl Checked {
         limits: &Limits,
     ) -> Result<Self, Failure> {
         if request.blocks.len() > limits.append_blocks_max {
-            let message = format!("an append has at most {} blocks", limits.append_blocks_max);
+            let message = format!("`blocks`: an append has at most {} blocks", limits.append_blocks_max);
             return Err(Failure::refused(ErrorCode::TooLarge, message));
         }
         let mut blocks = Vec::with_capacity(request.blocks.len());
         let mut bytes = 0;
-        for block in &request.blocks {
+        for (index, block) in request.blocks.iter().enumerate() {
+            let bad = |field: &str, what: &str| {
+                Failure::refused(ErrorCode::BadRequest, format!("`blocks[{index}]{field}`: {what}"))
+            };
             if block.data.0.len() > limits.data_bytes_max {
-                let message = format!("a block has at most {} bytes of data", limits.data_bytes_max);
-                return Err(Failure::refused(ErrorCode::BadRequest, message));
+                let what = format!("a block has at most {} bytes of data", limits.data_bytes_max);
+                return Err(bad(".data", &what));
             }
             if block.encryption_key_id.is_some() != block.iv.is_some() {
-                let message = "a sealed block has both `encryptionKeyId` and `iv`";
-                return Err(Failure::refused(ErrorCode::BadRequest, message));
+                return Err(bad("", "a sealed block has both `encryptionKeyId` and `iv`"));
             }
             bytes += block.cost_bytes();
             let feed = block.feed_id.as_ref().or(request.feed_id.as_ref()).unwrap_or(&block.actor_id).clone();
-            signature::verify(space, &feed, block)
-                .map_err(|error| Failure::refused(ErrorCode::BadRequest, error.to_string()))?;
+            signature::verify(space, &feed, block).map_err(|error| bad(".signature", &error.to_string()))?;
             blocks.push((feed, ContentHash::of(block)));
         }
         if bytes > limits.append_bytes_max {
-            let message = format!("an append has at most {} bytes", limits.append_bytes_max);
+            let message = format!("`blocks`: an append has at most {} bytes", limits.append_bytes_max);
             return Err(Failure::refused(ErrorCode::TooLarge, message));
         }
         Ok(Self { request, principal: principal.clone(), blocks, bytes })
@@ -184,7 +185,7 @@ impl Appending<'_> {
     /// Stores one block, or finds it stored; its position either way.
     fn block(&mut self, index: u64, block: &Block, feed: &Id, content: ContentHash) -> Result<u64, Failure> {
         let is_strict = self.request.strict.unwrap_or(false);
-        let private_id = self.feed(feed, is_strict)?;
+        let private_id = self.feed(index, feed, is_strict)?;
         #[cfg(feature = "planted-bugs")]
         self.misplace(private_id, block)?;
         let before = (self.space.next_position, self.space.check);
@@ -201,7 +202,7 @@ impl Appending<'_> {
             if block.timestamp.is_some_and(|timestamp| timestamp.abs_diff(self.now_ms) > SKEW_MS_MAX) {
                 self.warn(format!("the clock of block {index} is more than a day off"));
             }
-            self.grow(feed, block, position)?;
+            self.grow(index, feed, block, position)?;
             return Ok(position);
         }
         // The key is taken: no position is used up.
@@ -212,8 +213,7 @@ impl Appending<'_> {
         if stored.content == content {
             self.duplicates += 1;
         } else if is_strict {
-            let message = format!("block {index} has the key of another one");
-            return Err(Failure::refused(ErrorCode::BlockConflict, message));
+            return Err(at(index, ErrorCode::BlockConflict, "it has the key of another block"));
         } else {
             self.conflicts.push(index);
         }
@@ -254,17 +254,17 @@ impl Appending<'_> {
     }
 
     /// The number of a feed, made if it is new.
-    fn feed(&mut self, id: &Id, is_strict: bool) -> Result<i64, Failure> {
+    fn feed(&mut self, index: u64, id: &Id, is_strict: bool) -> Result<i64, Failure> {
         if let Some(touched) = self.feeds.get(id) {
             return Ok(touched.feed.private_id);
         }
-        let feed = self.load(id, is_strict)?;
+        let feed = self.load(index, id, is_strict)?;
         let private_id = feed.private_id;
         self.feeds.insert(id.clone(), Touched { feed, has_grown: false });
         Ok(private_id)
     }
 
-    fn load(&mut self, id: &Id, is_strict: bool) -> Result<feeds::Feed, Failure> {
+    fn load(&mut self, index: u64, id: &Id, is_strict: bool) -> Result<feeds::Feed, Failure> {
         let found = match self.remembered.0.get(id) {
             Some(feed) => Some(feed.clone()),
             None => feeds::find(self.connection, &self.space.id, id)?,
@@ -273,7 +273,7 @@ impl Appending<'_> {
         let was_named = found.is_some();
         let mut feed = match found {
             Some(feed) => feed,
-            None => self.create(id)?,
+            None => self.create(index, id)?,
         };
         // A feed that was only named, by a subscriber, is as new as one that wasn't.
         let is_new = feed.created_at.is_none();
@@ -285,22 +285,29 @@ impl Appending<'_> {
                 ));
         if is_new {
             feed.namespace.clone_from(&self.request.namespace);
-        } else if self.request.namespace.is_some() && feed.namespace != self.request.namespace {
+        }
+        // Before anything is said about a feed that the caller may not see.
+        if !self.principal.may_see(feed.namespace.as_ref()) {
+            return Err(at(index, ErrorCode::Forbidden, "the caller may not write in this namespace"));
+        }
+        if self.request.namespace.is_some() && feed.namespace != self.request.namespace {
             if is_strict {
-                let message = format!("feed `{id}` has another namespace");
-                return Err(Failure::refused(ErrorCode::NamespaceMismatch, message));
+                let what = format!("feed `{id}` has another namespace");
+                return Err(at(index, ErrorCode::NamespaceMismatch, &what));
             }
             self.warn(format!("feed `{id}` keeps its namespace"));
-        }
-        if !self.principal.may_see(feed.namespace.as_ref()) {
-            let message = "the caller may not write in this namespace";
-            return Err(Failure::refused(ErrorCode::Forbidden, message));
         }
         Ok(feed)
     }
 
-    fn create(&mut self, id: &Id) -> Result<feeds::Feed, Failure> {
-        let (feed, count) = create_feed(self.connection, &self.space.id, id, self.limits)?;
+    /// Makes the row of a feed, if the space may have one more.
+    fn create(&mut self, index: u64, id: &Id) -> Result<feeds::Feed, Failure> {
+        let count = feeds::count(self.connection, &self.space.id)? + 1;
+        if count > self.limits.feeds_max as u64 {
+            let what = format!("a space has at most {} feeds", self.limits.feeds_max);
+            return Err(at(index, ErrorCode::LimitReached, &what));
+        }
+        let feed = feeds::create(self.connection, &self.space.id, id)?;
         if count > self.limits.feeds_soft_max as u64 {
             self.is_large = true;
             self.warn(format!("the space has more than {} feeds", self.limits.feeds_soft_max));
@@ -309,13 +316,13 @@ impl Appending<'_> {
     }
 
     /// Counts a new block in its feed's row, which is written at the end.
-    fn grow(&mut self, id: &Id, block: &Block, position: u64) -> Result<(), Failure> {
+    fn grow(&mut self, index: u64, id: &Id, block: &Block, position: u64) -> Result<(), Failure> {
         let Some(touched) = self.feeds.get_mut(id) else { return Ok(()) };
         let is_first = !touched.has_grown;
         let feed = &mut touched.feed;
         if feed.block_count >= self.limits.feed_blocks_max {
-            let message = format!("a feed has at most {} blocks", self.limits.feed_blocks_max);
-            return Err(Failure::refused(ErrorCode::LimitReached, message));
+            let what = format!("a feed has at most {} blocks", self.limits.feed_blocks_max);
+            return Err(at(index, ErrorCode::LimitReached, &what));
         }
         touched.has_grown = true;
         feed.created_at.get_or_insert(self.now_ms);
@@ -342,17 +349,7 @@ impl Appending<'_> {
     }
 }
 
-/// Makes the row of a feed, if the space may have one more. Also how many it has then.
-pub(crate) fn create_feed(
-    connection: &Connection,
-    space: &Id,
-    feed: &Id,
-    limits: &Limits,
-) -> Result<(feeds::Feed, u64), Failure> {
-    let count = feeds::count(connection, space)?;
-    if count >= limits.feeds_max as u64 {
-        let message = format!("a space has at most {} feeds", limits.feeds_max);
-        return Err(Failure::refused(ErrorCode::LimitReached, message));
-    }
-    Ok((feeds::create(connection, space, feed)?, count + 1))
+/// The refusal of a request for one of its blocks.
+fn at(index: u64, code: ErrorCode, what: &str) -> Failure {
+    Failure::refused(code, format!("`blocks[{index}]`: {what}"))
 }

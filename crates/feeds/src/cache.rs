@@ -52,8 +52,17 @@ impl Cache {
     }
 
     /// The space, opened if it is not. A space is opened under the lock: there is never a second writer of one. One that
-    /// isn't there is empty to its readers, and made by its first writer.
+    /// isn't there is empty to its readers.
     pub(crate) fn get(&self, id: &Id) -> Result<Arc<Space>, Failure> {
+        self.open(id, false)
+    }
+
+    /// The space, for one who may make it.
+    pub(crate) fn get_to_append(&self, id: &Id) -> Result<Arc<Space>, Failure> {
+        self.open(id, true)
+    }
+
+    fn open(&self, id: &Id, may_make: bool) -> Result<Arc<Space>, Failure> {
         let mut open = self.open.lock();
         open.uses += 1;
         let uses = open.uses;
@@ -61,15 +70,26 @@ impl Cache {
             *used = uses;
             return Ok(Arc::clone(space));
         }
-        if !self.options.creates_spaces && !self.ground.has(self.env.disk.as_ref(), id) {
+        let is_there = self.ground.has(self.env.disk.as_ref(), id);
+        if !self.options.creates_spaces && !is_there {
             return Err(Failure::refused(ErrorCode::SpaceNotFound, "no such space"));
         }
-        if open.spaces.len() >= self.options.open_spaces_max {
-            close_one(&mut open)?;
+        // Spaces that aren't there have places of their own: asking for many keeps nobody from one that is.
+        let has_place = make_place(&mut open, is_there || may_make, self.options.open_spaces_max)?;
+        if !has_place && (is_there || may_make) {
+            return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
         }
         let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options, &self.counts)?);
-        open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
+        // One that isn't kept is as empty as one that is; who waits at it only isn't woken.
+        if has_place {
+            open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
+        }
         Ok(space)
+    }
+
+    /// Removes what has expired of what is kept for spaces that aren't there.
+    pub(crate) fn sweep_ground(&self) -> Result<(), Failure> {
+        self.ground.sweep(self.env.clock.now_ms())
     }
 
     /// What all spaces take, the largest first.
@@ -93,19 +113,18 @@ impl Cache {
     }
 }
 
-/// Closes the space that was unused for longest, of those that nobody holds. One that isn't there costs least to close.
-fn close_one(open: &mut Open) -> Result<(), Failure> {
+/// Sees that there is a place for one more space among those that are there, or among those that aren't: closes the one
+/// that was unused for longest, of those that nobody holds. Whether there is a place then.
+fn make_place(open: &mut Open, is_there: bool, places: usize) -> Result<bool, Failure> {
     let is_free = |space: &Arc<Space>| Arc::strong_count(space) == 1 && space.is_idle();
-    let oldest = open
-        .spaces
-        .iter()
-        .filter(|(_, (space, _))| is_free(space))
-        .min_by_key(|(_, (space, used))| (space.exists(), *used));
-    let Some(id) = oldest.map(|(id, _)| id.clone()) else {
-        return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
-    };
+    let alike = || open.spaces.iter().filter(|(_, (space, _))| space.exists() == is_there);
+    if alike().count() < places {
+        return Ok(true);
+    }
+    let oldest = alike().filter(|(_, (space, _))| is_free(space)).min_by_key(|(_, (_, used))| *used);
+    let Some(id) = oldest.map(|(id, _)| id.clone()) else { return Ok(false) };
     if let Some((space, _)) = open.spaces.remove(&id) {
         space.note_now()?;
     }
-    Ok(())
+    Ok(true)
 }

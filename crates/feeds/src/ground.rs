@@ -1,20 +1,23 @@
 //! What all spaces of a folder share: where each lies, how many there are, and what one looks like that isn't there.
 //!
 //! Reading makes nothing: a space that nobody has written to is answered for as an empty one. It comes into being with
-//! its first append or subscription, under the token that readers were told before.
+//! its first append, under the token that readers were told before. Who subscribes to it until then writes nothing to
+//! the disk either: a caller that may only read must not use up the spaces that a server may have. Such subscriptions
+//! are kept in memory, of all these spaces a bounded number together, and move into the space when that is made.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use alluvium_env::{Disk, Env};
 use alluvium_feed_protocol::{Check, ErrorCode, Id, Token};
-use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::rusqlite::{Connection, types::Value};
 use alluvium_feed_store::{empty, spaces};
 use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 use crate::guard;
+use crate::subscribe;
 
 /// Digits of a space's folder name.
 const FOLDER_DIGITS: usize = 40;
@@ -44,7 +47,7 @@ pub(crate) struct Ground {
     /// How many spaces there are. Held while one is made.
     count: Mutex<usize>,
     count_max: usize,
-    /// Tables without rows, made when first asked for.
+    /// Tables in memory, made when first asked for, with the subscriptions to spaces that aren't there and nothing else.
     nothing: Mutex<Option<Connection>>,
 }
 
@@ -123,11 +126,56 @@ impl Ground {
         id: &Id,
         look: impl FnOnce(&Connection, &spaces::Space) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut nothing = self.nothing.lock();
-        if nothing.is_none() {
-            *nothing = Some(empty()?);
+        self.with_nothing(|connection| look(connection, &self.unmade(id)))
+    }
+
+    /// Changes the subscriptions to a space that isn't there.
+    pub(crate) fn change_nothing<T>(
+        &self,
+        id: &Id,
+        change: impl FnOnce(&Connection, &spaces::Space) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.with_nothing(|connection| {
+            let transaction = connection.transaction()?;
+            let changed = change(&transaction, &self.unmade(id))?;
+            transaction.commit()?;
+            Ok(changed)
+        })
+    }
+
+    /// The subscriptions to a space that is being made.
+    pub(crate) fn early(&self, id: &Id) -> Result<Vec<Vec<Value>>, Failure> {
+        if self.nothing.lock().is_none() {
+            return Ok(Vec::new());
         }
-        let space = spaces::Space {
+        self.with_nothing(|connection| subscribe::all(connection, id))
+    }
+
+    /// Forgets them, once they are kept elsewhere.
+    pub(crate) fn forget_early(&self, id: &Id) -> Result<(), Failure> {
+        self.with_nothing(|connection| subscribe::clear(connection, id))
+    }
+
+    /// Removes those that have expired.
+    pub(crate) fn sweep(&self, now_ms: u64) -> Result<(), Failure> {
+        match self.nothing.lock().as_ref() {
+            Some(connection) => subscribe::sweep(connection, now_ms).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn with_nothing<T>(&self, act: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut nothing = self.nothing.lock();
+        let connection = match nothing.take() {
+            Some(connection) => nothing.insert(connection),
+            None => nothing.insert(empty()?),
+        };
+        act(connection)
+    }
+
+    /// A space as it will be when it is made.
+    fn unmade(&self, id: &Id) -> spaces::Space {
+        spaces::Space {
             key: 0,
             id: id.clone(),
             next_position: 1,
@@ -135,10 +183,6 @@ impl Ground {
             token: Some(self.first_token(id)),
             epoch: 0,
             deleted_at: None,
-        };
-        match nothing.as_ref() {
-            Some(connection) => look(connection, &space),
-            None => Err(Failure::refused(ErrorCode::Internal, "no tables")),
         }
     }
 }

@@ -6,7 +6,9 @@
 //! /feeds/v1/spaces/{space}/events` a selection of feeds as server-sent events: see [`events`]. The same messages
 //! go over a WebSocket at `/feeds/v1/spaces/{space}/ws` and `/feeds/v1/ws`: see [`socket`].
 
+mod encodings;
 mod events;
+mod offset;
 mod operation;
 mod post;
 mod refusal;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use alluvium_access::Caller;
 use alluvium_feed_protocol::{Id, Operation};
-use alluvium_http::{BodyBudget, Handler, RequestBody, Response, Shutdown, discard};
+use alluvium_http::{BodyBudget, Handler, Peer, RequestBody, Response, Shutdown, discard};
 use alluvium_protocol::path::percent_decode;
 use alluvium_websocket::handshake;
 use http::{HeaderMap, Method, header};
@@ -155,11 +157,12 @@ pub struct Standing {
 impl Handler for Surface {
     async fn handle(&self, request: alluvium_http::Request) -> Response {
         let mut request = request.map(Some);
+        let wanted = encodings::wanted(request.headers());
         let answered = route(&self.0, &mut request).await;
         if answered.is_err() {
             throw_away(request).await;
         }
-        let mut response = answered.unwrap_or_else(Refusal::into_response);
+        let mut response = answered.unwrap_or_else(|refusal| refusal.into_response(wanted));
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, http::HeaderValue::from_static("*"));
@@ -222,10 +225,12 @@ async fn route(state: &Arc<State>, request: &mut Request) -> Result<Response, Re
 
 /// Who asks: as whom the server has let it in, or by the credentials, which are looked at nowhere else.
 fn principal(state: &State, request: &Request) -> Result<Principal, Refusal> {
-    match request.extensions().get::<Arc<Caller>>() {
-        Some(caller) => Ok(Principal::admitted(caller)),
-        None => state.gate.decide(credentials(request.headers())).map_err(Refusal::Gate),
-    }
+    let principal = match request.extensions().get::<Arc<Caller>>() {
+        Some(caller) => Principal::admitted(caller),
+        None => state.gate.decide(credentials(request.headers())).map_err(Refusal::Gate)?,
+    };
+    let address = Peer::of(request).map(|peer| peer.client(request.headers()));
+    Ok(principal.from_address(address))
 }
 
 /// The credentials of a request. A browser can give those of a socket only as a subprotocol.

@@ -185,6 +185,11 @@ impl Hub {
         });
     }
 
+    /// Whether somebody hears of a subscription's feeds.
+    pub(crate) fn has(&self, subscription: &Id) -> bool {
+        self.live.lock().get(subscription).is_some_and(|(_, listener)| listener.strong_count() > 0)
+    }
+
     /// How many subscriptions have a listener.
     pub(crate) fn listeners(&self) -> usize {
         let mut live = self.live.lock();

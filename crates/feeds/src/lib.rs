@@ -27,6 +27,7 @@ mod service;
 mod space;
 mod subscribe;
 mod survey;
+mod used;
 mod waiters;
 
 pub use alluvium_feed_protocol::{Limits, limits};

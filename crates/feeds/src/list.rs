@@ -8,7 +8,7 @@ use alluvium_feed_store::{feeds, spaces};
 use crate::failure::Failure;
 use crate::principal::Principal;
 
-/// Answers a listing on a snapshot. A page that hides feeds from the caller may be short, and still has a next one.
+/// Answers a listing on a snapshot. What is hidden from the caller isn't looked at: not even a page's end tells of it.
 pub(crate) fn answer(
     connection: &Connection,
     space: &spaces::Space,
@@ -19,6 +19,7 @@ pub(crate) fn answer(
     let limit = limit.clamp(1, LISTED_HARD_MAX);
     let listing = feeds::Listing {
         namespace: request.namespace.as_ref(),
+        visible: principal.namespaces.as_deref(),
         prefix: request.prefix.as_deref(),
         after: request.after.as_ref(),
         limit: limit + 1,
@@ -27,11 +28,10 @@ pub(crate) fn answer(
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next_after = found.last().filter(|_| has_more).map(|feed| feed.id.clone());
-    let visible = found.into_iter().filter(|feed| principal.may_see(feed.namespace.as_ref()));
     Ok(ListFeedsResponse {
         request_id: request.request_id.clone(),
         space_id: None,
-        feeds: visible.map(FeedInfo::from).collect(),
+        feeds: found.into_iter().map(FeedInfo::from).collect(),
         next_after,
     })
 }

@@ -16,7 +16,7 @@ pub struct Options {
     pub durability: Durability,
     /// Most spaces that are open at once; the one unused for longest is closed for another.
     pub open_spaces_max: usize,
-    /// Whether a space comes into being with its first append or subscription. Reading one makes nothing.
+    /// Whether a space comes into being with its first append. Reading one makes nothing, nor does subscribing.
     pub creates_spaces: bool,
     /// Most spaces of the folder. Beyond it no more are made; those that are there go on.
     pub spaces_max: usize,
@@ -26,8 +26,12 @@ pub struct Options {
     pub subscription_ms_min: u64,
     /// The longest life of a subscription, in milliseconds.
     pub subscription_ms_max: u64,
-    /// Most subscriptions of one space, of all callers.
+    /// Most subscriptions of one space, of all callers. As many again of all spaces together that aren't there yet.
     pub space_subscriptions_max: usize,
+    /// Most bytes of names of feeds that aren't there, of one subscription.
+    pub awaited_bytes_max: usize,
+    /// The same of all subscriptions of one space, and of all spaces together that aren't there yet.
+    pub space_awaited_bytes_max: usize,
     /// Most requests that wait for one space's writer.
     pub queue_requests_max: usize,
     /// Most bytes of blocks that wait for one space's writer.
@@ -59,6 +63,8 @@ impl Default for Options {
             subscription_ms_min: 60_000,
             subscription_ms_max: 86_400_000,
             space_subscriptions_max: 10_000,
+            awaited_bytes_max: 1024 * 1024,
+            space_awaited_bytes_max: 16 * 1024 * 1024,
             queue_requests_max: 1024,
             queue_bytes_max: 64 * 1024 * 1024,
             batch_requests_max: 64,

@@ -5,6 +5,7 @@
 //! then passes through [`Principal::check`] once, before it is carried out. What a namespace hides is left out where
 //! selections are made, with [`Principal::may_see`].
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use alluvium_access::{Caller, Scope, routes::place_of_space};
@@ -36,6 +37,8 @@ pub struct Principal {
     pub name: String,
     /// Whether many callers go by this name, so that bounds for one caller don't apply to it.
     pub is_shared: bool,
+    /// Whence it comes, where that is known: what tells callers apart that go by one name, where there isn't room for all.
+    pub address: Option<IpAddr>,
     /// The spaces it may use: names, or beginnings of names that end in `*`; `None` for all.
     pub spaces: Option<Vec<String>>,
     /// Whether it may query and subscribe.
@@ -68,6 +71,7 @@ impl Principal {
         Self {
             name: "anyone".to_owned(),
             is_shared: true,
+            address: None,
             spaces: None,
             may_read: true,
             may_append: true,
@@ -102,6 +106,25 @@ impl Principal {
         }
     }
 
+    /// The same one, coming from an address.
+    #[must_use]
+    pub fn from_address(self, address: Option<IpAddr>) -> Self {
+        Self { address, ..self }
+    }
+
+    /// By what its share of a space is told from that of others: its name, and its address if many go by that name. Of
+    /// IPv6, 64 bits are one address.
+    pub(crate) fn share(&self) -> (&str, String) {
+        let address = match self.address.filter(|_| self.is_shared) {
+            None => String::new(),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            Some(IpAddr::V6(address)) => {
+                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).to_string()
+            }
+        };
+        (&self.name, address)
+    }
+
     /// Whether the server that let it in leaves it this much in a space.
     fn is_granted(&self, scope: Scope, space: &Id) -> bool {
         self.caller.as_ref().is_none_or(|caller| caller.grants.may(scope, &place_of_space(space)))
@@ -129,10 +152,12 @@ impl Principal {
             Request::Append(append) => {
                 let is_foreign =
                     |actor: &Id| self.actors.as_ref().is_some_and(|actors| !actors.contains(actor));
-                if append.blocks.iter().any(|block| is_foreign(&block.actor_id)) {
-                    return forbidden("the caller may not write as this actor");
+                match append.blocks.iter().position(|block| is_foreign(&block.actor_id)) {
+                    Some(index) => forbidden(&format!(
+                        "`blocks[{index}].actorId`: the caller may not write as this actor"
+                    )),
+                    None => Ok(()),
                 }
-                Ok(())
             }
         }
     }

@@ -114,8 +114,11 @@ impl Service {
             .into_iter()
             .map(|request| self.prepare(principal, space, request).map(|checked| batch.push(checked)))
             .collect();
-        let (outcomes, announcement) = match self.cache.get(space) {
-            Ok(open) => {
+        // Where all are refused there is nothing to write, and no space to make for it.
+        let open = if batch.is_empty() { Ok(None) } else { self.cache.get_to_append(space).map(Some) };
+        let (outcomes, announcement) = match open {
+            Ok(None) => (Vec::new(), None),
+            Ok(Some(open)) => {
                 let (outcomes, announcement) = open.append(&batch);
                 (outcomes, Some((open, announcement)))
             }
@@ -183,7 +186,7 @@ impl Service {
     ) -> Result<Response, Failure> {
         let checked = self.prepare(principal, space, request)?;
         let (service, id) = (Arc::clone(self), space.clone());
-        let open = blocking(move || service.cache.get(&id)).await??;
+        let open = blocking(move || service.cache.get_to_append(&id)).await??;
         let (answer, is_first) = open.queue.push(checked, &self.options)?;
         if is_first {
             let options = Arc::clone(&self.options);
@@ -344,6 +347,9 @@ impl Service {
 
     /// Removes expired subscriptions and brings guards up to date. To be called once a minute.
     pub fn sweep(&self) {
+        if let Err(failure) = self.cache.sweep_ground() {
+            tracing::warn!(?failure, "spaces that are not there were not swept");
+        }
         for space in self.cache.all() {
             if let Err(failure) = space.sweep() {
                 tracing::warn!(?failure, "a space was not swept");

@@ -9,7 +9,7 @@ use alluvium_feed_protocol::{
     SpaceState, SubscribeRequest, SubscribeResponse, Token, UnsubscribeRequest,
 };
 use alluvium_feed_store::rusqlite::{Connection, Transaction};
-use alluvium_feed_store::{Database, StoreError, spaces};
+use alluvium_feed_store::{Database, StoreError, feeds, spaces};
 use parking_lot::Mutex;
 
 use crate::append::{self, Checked, Remembered};
@@ -21,6 +21,7 @@ use crate::hub::{Hub, Listener, Moved, News};
 use crate::options::Options;
 use crate::principal::Principal;
 use crate::queue::Queue;
+use crate::used::Used;
 use crate::waiters::{Looked, Readings, Waiters};
 use crate::{list, query, subscribe};
 
@@ -50,8 +51,12 @@ pub(crate) struct Space {
     swept_at: AtomicU64,
     /// And when it last gave back what it took. Not yet since it was opened, at first.
     rested_at: AtomicU64,
-    /// Held while blocks or feeds are written.
+    /// Held while blocks, feeds or subscriptions are written.
     remembered: Mutex<Remembered>,
+    /// When subscriptions were asked for last.
+    used: Used,
+    /// Feeds of before schema version 5 that are there by name alone, as far as that was looked at.
+    named: AtomicU64,
     counts: Arc<Counters>,
 }
 
@@ -82,6 +87,8 @@ impl Space {
             swept_at: AtomicU64::new(0),
             rested_at: AtomicU64::new(u64::MAX),
             remembered: Mutex::default(),
+            used: Used::default(),
+            named: AtomicU64::new(u64::MAX),
             counts: Arc::clone(counts),
         };
         if ground.has(env.disk.as_ref(), id) {
@@ -135,7 +142,7 @@ impl Space {
         self.database.get().is_some()
     }
 
-    /// The database, made by the first who writes.
+    /// The database, made by the first who writes; under the lock of what is remembered.
     fn founded(&self) -> Result<&Database, Failure> {
         if let Some(database) = self.database.get() {
             return Ok(database);
@@ -149,6 +156,11 @@ impl Space {
             return Ok(database);
         }
         let database = self.open_database()?;
+        let early = self.ground.early(&self.id)?;
+        if !early.is_empty() {
+            database.write(|transaction| subscribe::adopt(transaction, early))?;
+            self.ground.forget_early(&self.id)?;
+        }
         plot.taken();
         Ok(self.database.get_or_init(|| database))
     }
@@ -266,8 +278,10 @@ impl Space {
             })
         };
         // A subscription is its holder's own, and ends at its time.
-        if request.subscription_id.is_some() {
-            return look();
+        if let Some(subscription) = &request.subscription_id {
+            let looked = look()?;
+            self.used.note(subscription, now_ms, self.options.space_subscriptions_max);
+            return Ok(looked);
         }
         let generation = self.generation.load(Ordering::Acquire);
         let cell = self.readings.join(request, principal.namespaces.as_ref(), generation);
@@ -287,9 +301,13 @@ impl Space {
     ) -> Result<QueryResponse, Failure> {
         let now_ms = self.env.clock.now_ms();
         self.counts.page();
-        self.look(|connection, space| {
+        let page = self.look(|connection, space| {
             query::answer(connection, space, principal, request, &self.options, now_ms)
-        })
+        })?;
+        if let Some(subscription) = &request.subscription_id {
+            self.used.note(subscription, now_ms, self.options.space_subscriptions_max);
+        }
+        Ok(page)
     }
 
     pub(crate) fn list(
@@ -306,16 +324,20 @@ impl Space {
         request: &SubscribeRequest,
         listener: Option<&Arc<Listener>>,
     ) -> Result<SubscribeResponse, Failure> {
-        let seams = (self.env.clock.now_ms(), self.env.random.as_ref());
-        if request.subscription_id.is_some() && !self.exists() {
-            let message = "there is no such subscription, or it has expired";
-            return Err(Failure::refused(ErrorCode::SubscriptionNotFound, message));
-        }
+        // A space that is made meanwhile takes over the subscriptions that it finds.
         let _remembered = self.remembered.lock();
-        let subscribed = self.founded()?.write::<_, Failure>(|transaction| {
-            let space = self.row(transaction)?;
-            subscribe::apply(transaction, &space, principal, request, &self.options, seams)
-        })?;
+        let in_use = |id: &Id| (self.hub.has(id), self.used.at(id));
+        let seams = (self.env.clock.now_ms(), self.env.random.as_ref(), &in_use as subscribe::InUse<'_>);
+        let apply = |connection: &Connection, space: &spaces::Space| {
+            subscribe::apply(connection, space, principal, request, &self.options, seams)
+        };
+        let subscribed = match self.database.get() {
+            Some(database) => database.write(|transaction| apply(transaction, &self.row(transaction)?))?,
+            None => self.ground.change_nothing(&self.id, apply)?,
+        };
+        for evicted in &subscribed.evicted {
+            self.ended(evicted);
+        }
         if let Some(changed) = &request.subscription_id {
             self.waiters.wake_subscription(changed);
         }
@@ -328,13 +350,25 @@ impl Space {
         principal: &Principal,
         request: &UnsubscribeRequest,
     ) -> Result<(), Failure> {
-        let Some(database) = self.database.get() else { return Ok(()) };
-        database.write::<_, Failure>(|transaction| {
-            subscribe::remove(transaction, &request.subscription_id, principal)
-        })?;
-        self.hub.detach(&request.subscription_id);
-        self.waiters.wake_subscription(&request.subscription_id);
+        let _remembered = self.remembered.lock();
+        let id = &request.subscription_id;
+        let was_there = match self.database.get() {
+            Some(database) => database.write(|transaction| subscribe::remove(transaction, id, principal))?,
+            None => self
+                .ground
+                .change_nothing(&self.id, |nothing, _| subscribe::remove(nothing, id, principal))?,
+        };
+        if was_there {
+            self.ended(id);
+        }
         Ok(())
+    }
+
+    /// Lets go of a subscription that is no more.
+    fn ended(&self, subscription: &Id) {
+        self.hub.detach(subscription);
+        self.used.forget(subscription);
+        self.waiters.wake_subscription(subscription);
     }
 
     pub(crate) fn state(&self) -> Result<SpaceState, Failure> {
@@ -375,7 +409,13 @@ impl Space {
     pub(crate) fn sweep(&self) -> Result<(), Failure> {
         let now_ms = self.env.clock.now_ms();
         let Some(database) = self.database.get() else { return Ok(()) };
-        let swept = database.write(|transaction| subscribe::sweep(transaction, now_ms));
+        let swept = database.write(|transaction| {
+            let swept = subscribe::sweep(transaction, now_ms)?;
+            if self.named.load(Ordering::Relaxed) > 0 {
+                self.named.store(feeds::forget_named(transaction)?, Ordering::Relaxed);
+            }
+            Ok::<_, Failure>(swept)
+        });
         self.hub.listeners();
         self.note_now()?;
         let generation = self.generation.load(Ordering::Acquire);
@@ -399,7 +439,9 @@ impl Space {
 
     /// Whether nobody would miss it if it were closed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.hub.listeners() == 0 && self.waiters.is_empty() && self.queue.is_empty()
+        // Who listens to a space that isn't there misses a hint at most, and must not keep others from theirs.
+        let is_heard = self.exists() && self.hub.listeners() > 0;
+        !is_heard && self.waiters.is_empty() && self.queue.is_empty()
     }
 
     fn refresh_guard(&self, note: Note, now_ms: u64, interval_ms: u64) {

@@ -1,13 +1,20 @@
 //! Subscriptions: stored selections of feeds.
+//!
+//! A feed may be named before its first block. Nothing is made by that: the name stands with the subscription, which
+//! follows the feed as soon as there is one, and the name goes when the subscription does. A feed that is hidden from the
+//! caller is such a name too, so that nothing tells it from one that isn't there.
 
+mod room;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use alluvium_env::Random;
 use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Push, SubscribeRequest, SubscribeResponse};
-use alluvium_feed_store::rusqlite::{Connection, OptionalExtension};
+use alluvium_feed_store::rusqlite::{Connection, OptionalExtension, params_from_iter, types::Value};
 use alluvium_feed_store::{StoreError, feeds, spaces};
 
-use crate::append::create_feed;
+pub(crate) use self::room::InUse;
 use crate::failure::Failure;
 use crate::hub::{Hub, Interest, Listener};
 use crate::options::Options;
@@ -16,10 +23,50 @@ use crate::principal::Principal;
 /// A row of `subscriptions`.
 #[derive(Debug, Default)]
 struct Row {
+    /// Feeds that are there, by number.
     feeds: Vec<i64>,
+    /// Names of feeds that weren't there when that was looked at last, or are hidden from whoever subscribed.
+    awaited: Vec<Id>,
     namespaces: Vec<Namespace>,
     all: bool,
     expires_at: u64,
+}
+
+impl Row {
+    /// What its names take, as it is bounded.
+    fn awaited_bytes(&self) -> u64 {
+        self.awaited.iter().map(|name| name.as_str().len() as u64).sum()
+    }
+
+    /// Takes the names of feeds that are there now, as far as the caller sees them, for these feeds.
+    fn settle(&mut self, connection: &Connection, space: &Id, principal: &Principal) -> Result<(), Failure> {
+        if self.awaited.is_empty() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        for (name, number, namespace) in feeds::named(connection, space, &self.awaited)? {
+            if principal.may_see(namespace.as_ref()) {
+                seen.insert(name);
+                self.feeds.push(number);
+            }
+        }
+        // Those that are left, each once.
+        self.awaited.retain(|name| seen.insert(name.clone()));
+        self.feeds.sort_unstable();
+        self.feeds.dedup();
+        Ok(())
+    }
+
+    /// What it is about.
+    fn interest(self) -> Interest {
+        Interest {
+            all: self.all,
+            feeds: self.feeds.into_iter().collect(),
+            names: self.awaited.into_iter().collect(),
+            namespaces: self.namespaces,
+            ..Interest::default()
+        }
+    }
 }
 
 /// What a subscription has become.
@@ -27,6 +74,8 @@ struct Row {
 pub(crate) struct Subscribed {
     pub(crate) response: SubscribeResponse,
     interest: Interest,
+    /// Those that gave way for it.
+    pub(crate) evicted: Vec<Id>,
 }
 
 impl Subscribed {
@@ -52,42 +101,46 @@ pub(crate) fn apply(
     principal: &Principal,
     request: &SubscribeRequest,
     options: &Options,
-    (now_ms, random): (u64, &dyn Random),
+    (now_ms, random, in_use): (u64, &dyn Random, InUse<'_>),
 ) -> Result<Subscribed, Failure> {
     let named = request.feed_ids.as_deref().unwrap_or_default();
     if named.len() > options.limits.subscribe_feeds_max {
-        let message = format!("a subscribe names at most {} feeds", options.limits.subscribe_feeds_max);
+        let message =
+            format!("`feedIds`: a subscribe names at most {} feeds", options.limits.subscribe_feeds_max);
         return Err(Failure::refused(ErrorCode::TooLarge, message));
     }
+    sweep(connection, now_ms)?;
     let changes = request.feed_ids.is_some() || request.namespaces.is_some() || request.all.is_some();
-    let (id, mut row) = match &request.subscription_id {
-        Some(id) if !changes => (id.clone(), load(connection, &space.id, id, principal, now_ms)?),
-        // What a name stands for never changes: after a loss here, an older selection must not answer to a name that
-        // its holder knows with a newer one.
-        Some(id) => {
-            let row = load(connection, &space.id, id, principal, now_ms)?;
-            remove(connection, id, principal)?;
-            (fresh(connection, space, principal, options, now_ms, random)?, row)
-        }
-        None => (fresh(connection, space, principal, options, now_ms, random)?, Row::default()),
+    let known = request.subscription_id.as_ref();
+    let mut row = match known {
+        Some(id) => load(connection, &space.id, id, principal, now_ms)?,
+        None => Row::default(),
     };
-    let (numbers, unknown) = numbers(connection, space, named, options)?;
-    if request.add.unwrap_or(false) {
-        row.feeds.extend(numbers);
-        row.feeds.sort_unstable();
-        row.feeds.dedup();
-    } else if request.feed_ids.is_some() {
-        row.feeds = numbers;
-    }
-    if row.feeds.len() > options.limits.feeds_max {
+    select(&mut row, request);
+    row.settle(connection, &space.id, principal)?;
+    let unsettled: HashSet<&Id> = row.awaited.iter().collect();
+    let unknown = once(named.iter().filter(|name| unsettled.contains(name)));
+    if row.feeds.len() + row.awaited.len() > options.limits.feeds_max
+        || row.awaited_bytes() > options.awaited_bytes_max as u64
+    {
         return Err(Failure::refused(ErrorCode::LimitReached, "a subscription has too many feeds"));
     }
-    if let Some(namespaces) = &request.namespaces {
-        row.namespaces.clone_from(namespaces);
-    }
-    row.all = request.all.unwrap_or(row.all);
     let ttl_ms = request.ttl_ms.unwrap_or(options.subscription_ms_default);
     row.expires_at = now_ms + ttl_ms.clamp(options.subscription_ms_min, options.subscription_ms_max);
+    let (id, evicted) = match known {
+        Some(id) if !changes => (id.clone(), Vec::new()),
+        // What a name stands for never changes: after a loss here, an older selection must not answer to a name that
+        // its holder knows with a newer one.
+        replaced => {
+            if let Some(replaced) = replaced {
+                remove(connection, replaced, principal)?;
+            }
+            let evicted = room::make(connection, space, principal, row.awaited_bytes(), options, in_use)?;
+            (fresh(random)?, evicted)
+        }
+    };
+    #[cfg(feature = "planted-bugs")]
+    plant_named(connection, &space.id, &row)?;
     store(connection, &space.id, &id, &row, principal, now_ms)?;
     let response = SubscribeResponse {
         request_id: request.request_id.clone(),
@@ -99,15 +152,39 @@ pub(crate) fn apply(
         server_token: crate::space::token(space)?,
         unknown_feed_ids: unknown,
     };
-    let interest = Interest {
-        all: row.all,
-        feeds: row.feeds.into_iter().collect(),
-        namespaces: row.namespaces,
-        bound_to: principal.namespaces.clone(),
-        expires_at: row.expires_at,
-        ..Interest::default()
-    };
-    Ok(Subscribed { response, interest })
+    let expires_at = row.expires_at;
+    let interest = Interest { bound_to: principal.namespaces.clone(), expires_at, ..row.interest() };
+    Ok(Subscribed { response, interest, evicted })
+}
+
+/// Changes a selection as a request says.
+fn select(row: &mut Row, request: &SubscribeRequest) {
+    if let Some(named) = &request.feed_ids {
+        if !request.add.unwrap_or(false) {
+            row.feeds.clear();
+            row.awaited.clear();
+        }
+        row.awaited.extend(named.iter().cloned());
+    }
+    if let Some(namespaces) = &request.namespaces {
+        row.namespaces.clone_from(namespaces);
+    }
+    row.all = request.all.unwrap_or(row.all);
+}
+
+fn once<'a>(names: impl Iterator<Item = &'a Id>) -> Vec<Id> {
+    let mut seen = HashSet::new();
+    names.filter(|name| seen.insert(*name)).cloned().collect()
+}
+
+/// Makes feeds of mere names, as is not to be done.
+#[cfg(feature = "planted-bugs")]
+fn plant_named(connection: &Connection, space: &Id, row: &Row) -> Result<(), Failure> {
+    use alluvium_feed_store::planted::{Bug, is_planted};
+    for name in row.awaited.iter().filter(|_| is_planted(Bug::NamespaceLost)) {
+        feeds::find_or_create(connection, space, name)?;
+    }
+    Ok(())
 }
 
 /// What a query by a subscription waits for.
@@ -119,13 +196,7 @@ pub(crate) fn interest(
     now_ms: u64,
 ) -> Result<Interest, Failure> {
     let row = load(connection, space, id, principal, now_ms)?;
-    Ok(Interest {
-        all: row.all,
-        feeds: row.feeds.into_iter().collect(),
-        namespaces: row.namespaces,
-        subscription: Some(id.clone()),
-        ..Interest::default()
-    })
+    Ok(Interest { subscription: Some(id.clone()), ..row.interest() })
 }
 
 /// The feeds of a subscription for a query; `None` for all of the space.
@@ -136,15 +207,18 @@ pub(crate) fn selected(
     principal: &Principal,
     now_ms: u64,
 ) -> Result<Option<Vec<i64>>, Failure> {
+    let loaded = load(connection, space, id, principal, now_ms);
     #[cfg(feature = "planted-bugs")]
-    if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::ExpiredIsEmpty) {
-        let Ok(row) = load(connection, space, id, principal, now_ms) else { return Ok(Some(Vec::new())) };
-        return Ok(if row.all { None } else { Some(row.feeds) });
+    if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::ExpiredIsEmpty)
+        && loaded.is_err()
+    {
+        return Ok(Some(Vec::new()));
     }
-    let row = load(connection, space, id, principal, now_ms)?;
+    let mut row = loaded?;
     if row.all {
         return Ok(None);
     }
+    row.settle(connection, space, principal)?;
     let mut selected = row.feeds;
     if !row.namespaces.is_empty() {
         selected.extend(feeds::of_namespaces(connection, space, &row.namespaces)?);
@@ -152,11 +226,10 @@ pub(crate) fn selected(
     Ok(Some(selected))
 }
 
-/// Ends a subscription; one that isn't there is ended already.
-pub(crate) fn remove(connection: &Connection, id: &Id, principal: &Principal) -> Result<(), Failure> {
+/// Ends a subscription; whether there was one. One that isn't there is ended already.
+pub(crate) fn remove(connection: &Connection, id: &Id, principal: &Principal) -> Result<bool, Failure> {
     let sql = "DELETE FROM subscriptions WHERE subscriptionId = ?1 AND principal = ?2";
-    connection.prepare_cached(sql)?.execute((id.as_str(), &principal.name))?;
-    Ok(())
+    Ok(connection.prepare_cached(sql)?.execute((id.as_str(), &principal.name))? > 0)
 }
 
 /// Removes what has expired.
@@ -172,72 +245,32 @@ fn load(
     principal: &Principal,
     now_ms: u64,
 ) -> Result<Row, Failure> {
-    let sql = "SELECT feedPrivateIds, namespaces, selectsAll, expiresAt FROM subscriptions \
+    let sql = "SELECT feedPrivateIds, namespaces, selectsAll, expiresAt, awaitedFeedIds FROM subscriptions \
                WHERE subscriptionId = ?1 AND spaceId = ?2 AND principal = ?3 AND expiresAt > ?4";
-    let found: Option<(String, String, bool, u64)> = connection
+    let found: Option<(String, String, bool, u64, String)> = connection
         .prepare_cached(sql)?
         .query_row((id.as_str(), space.as_str(), &principal.name, now_ms), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
         })
         .optional()?;
-    let Some((feeds, namespaces, all, expires_at)) = found else {
+    let Some((feeds, namespaces, all, expires_at, awaited)) = found else {
         let message = "the subscription is unknown or has expired";
         return Err(Failure::refused(ErrorCode::SubscriptionNotFound, message));
     };
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
     Ok(Row {
         feeds: serde_json::from_str(&feeds).map_err(corrupt)?,
+        awaited: serde_json::from_str(&awaited).map_err(corrupt)?,
         namespaces: serde_json::from_str(&namespaces).map_err(corrupt)?,
         all,
         expires_at,
     })
 }
 
-/// A name for one more subscription of the caller.
-fn fresh(
-    connection: &Connection,
-    space: &spaces::Space,
-    principal: &Principal,
-    options: &Options,
-    now_ms: u64,
-    random: &dyn Random,
-) -> Result<Id, Failure> {
-    let sql = "SELECT count(*), count(*) FILTER (WHERE principal = ?2) FROM subscriptions \
-               WHERE spaceId = ?1 AND expiresAt > ?3";
-    let (all, own): (usize, usize) = connection
-        .prepare_cached(sql)?
-        .query_row((space.id.as_str(), &principal.name, now_ms), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if all >= options.space_subscriptions_max {
-        return Err(Failure::refused(ErrorCode::LimitReached, "the space has too many subscriptions"));
-    }
-    if own >= options.limits.subscriptions_max && !principal.is_shared {
-        let message = format!("a caller has at most {} subscriptions", options.limits.subscriptions_max);
-        return Err(Failure::refused(ErrorCode::LimitReached, message));
-    }
+/// A name for one more subscription.
+fn fresh(random: &dyn Random) -> Result<Id, Failure> {
     let name = format!("sub_{:032x}", random.next_u128());
     Id::parse(&name).map_err(|error| Failure::Store(error.into()))
-}
-
-/// The numbers of named feeds, made where they are unknown, and which of them have no block yet.
-fn numbers(
-    connection: &Connection,
-    space: &spaces::Space,
-    named: &[Id],
-    options: &Options,
-) -> Result<(Vec<i64>, Vec<Id>), Failure> {
-    let mut numbers = Vec::with_capacity(named.len());
-    let mut unknown = Vec::new();
-    for id in named {
-        let feed = match feeds::find(connection, &space.id, id)? {
-            Some(feed) => feed,
-            None => create_feed(connection, &space.id, id, &options.limits)?.0,
-        };
-        if feed.created_at.is_none() {
-            unknown.push(id.clone());
-        }
-        numbers.push(feed.private_id);
-    }
-    Ok((numbers, unknown))
 }
 
 fn store(
@@ -248,11 +281,14 @@ fn store(
     principal: &Principal,
     now_ms: u64,
 ) -> Result<(), Failure> {
+    let (name, address) = principal.share();
     connection
         .prepare_cached(
             "INSERT INTO subscriptions (subscriptionId, expiresAt, feedPrivateIds, spaceId, namespaces, selectsAll, \
-             createdAt, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (subscriptionId) DO UPDATE \
-             SET expiresAt = ?2, feedPrivateIds = ?3, namespaces = ?5, selectsAll = ?6",
+             createdAt, principal, address, awaitedFeedIds, awaitedBytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (subscriptionId) DO UPDATE \
+             SET expiresAt = ?2, feedPrivateIds = ?3, namespaces = ?5, selectsAll = ?6, awaitedFeedIds = ?10, \
+             awaitedBytes = ?11",
         )?
         .execute((
             id.as_str(),
@@ -262,7 +298,42 @@ fn store(
             feeds::json(&row.namespaces)?,
             row.all,
             now_ms,
-            &principal.name,
+            name,
+            address,
+            feeds::json(&row.awaited)?,
+            row.awaited_bytes(),
         ))?;
+    Ok(())
+}
+
+/// The columns of a subscription, for one that moves.
+const COLUMNS: &str = "subscriptionId, expiresAt, feedPrivateIds, spaceId, namespaces, selectsAll, createdAt, principal, \
+                       address, awaitedFeedIds, awaitedBytes";
+
+/// The subscriptions of a space as they are stored.
+pub(crate) fn all(connection: &Connection, space: &Id) -> Result<Vec<Vec<Value>>, Failure> {
+    let sql = format!("SELECT {COLUMNS} FROM subscriptions WHERE spaceId = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let columns = statement.column_count();
+    let rows =
+        statement.query_map([space.as_str()], |row| (0..columns).map(|column| row.get(column)).collect())?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Stores what [`all`] has found elsewhere.
+pub(crate) fn adopt(connection: &Connection, subscriptions: Vec<Vec<Value>>) -> Result<(), Failure> {
+    let sql = format!(
+        "INSERT INTO subscriptions ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for subscription in subscriptions {
+        statement.execute(params_from_iter(subscription))?;
+    }
+    Ok(())
+}
+
+/// Removes all of a space.
+pub(crate) fn clear(connection: &Connection, space: &Id) -> Result<(), Failure> {
+    connection.prepare_cached("DELETE FROM subscriptions WHERE spaceId = ?1")?.execute([space.as_str()])?;
     Ok(())
 }

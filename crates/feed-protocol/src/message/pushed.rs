@@ -37,7 +37,7 @@ pub struct BlocksPushed {
     #[serde(with = "number")]
     pub after: u64,
     /// Blocks by ascending position.
-    #[serde(deserialize_with = "bounded::list::<_, _, BLOCKS_HARD_MAX>")]
+    #[serde(deserialize_with = "bounded::objects::<_, _, BLOCKS_HARD_MAX>")]
     pub blocks: Vec<Block>,
     /// Everything selected up to here is in this message or in earlier ones.
     #[serde(with = "number")]

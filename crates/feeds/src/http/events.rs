@@ -170,15 +170,24 @@ fn parse(query: &str, headers: &HeaderMap) -> Result<(Option<Id>, Place), Refusa
         match name {
             "subscriptionId" if subscription.is_none() => {
                 let id = percent_decode(value).and_then(|value| Id::parse(&value).ok());
-                subscription = Some(id.ok_or(Refusal::Query)?);
+                subscription = Some(id.ok_or(Refusal::Parameter("`subscriptionId` is no identifier"))?);
             }
-            "cursor" if place.is_none() => place = Some(Place::parse(value).ok_or(Refusal::Query)?),
-            "subscriptionId" | "cursor" => return Err(Refusal::Query),
-            _ => {}
+            "cursor" if place.is_none() => {
+                let bad = Refusal::Parameter("`cursor` is neither a position nor the `id` of an event");
+                place = Some(Place::parse(value).ok_or(bad)?);
+            }
+            "subscriptionId" => return Err(Refusal::Parameter("`subscriptionId` stands twice")),
+            "cursor" => return Err(Refusal::Parameter("`cursor` stands twice")),
+            _ => {
+                return Err(Refusal::Parameter(
+                    "events take `subscriptionId` and `cursor`, and nothing else",
+                ));
+            }
         }
     }
     if let Some(last) = headers.get(LAST_EVENT_ID) {
-        place = Some(last.to_str().ok().and_then(Place::parse).ok_or(Refusal::Query)?);
+        let last = last.to_str().ok().and_then(Place::parse);
+        place = Some(last.ok_or(Refusal::Parameter("`Last-Event-ID` is not the `id` of an event"))?);
     }
     Ok((subscription, place.unwrap_or_default()))
 }
@@ -204,7 +213,7 @@ mod tests {
     #[test]
     fn what_was_seen_last_goes_before_what_the_page_asked_for() {
         let mut headers = HeaderMap::new();
-        let at = |headers: &HeaderMap| parse("cursor=3&subscriptionId=sub_1&x=y", headers);
+        let at = |headers: &HeaderMap| parse("cursor=3&subscriptionId=sub_1", headers);
         assert_eq!(at(&headers).unwrap().1.cursor, 3);
         headers.insert(LAST_EVENT_ID, HeaderValue::from_static("9"));
         let (subscription, place) = at(&headers).unwrap();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use alluvium_access::{Lease, Meter};
-use alluvium_feed_protocol::{Encoding, ErrorCode, Id, Operation, QueryRequest, Request as Message};
+use alluvium_feed_protocol::{ErrorCode, Id, Operation, QueryRequest, Request as Message};
 use alluvium_http::{CollectLimits, Response, collect};
-use http::{HeaderMap, header};
+use http::header;
 
 use super::refusal::{Refusal, answer};
-use super::{BODY_OVERHEAD, Request, State};
+use super::{BODY_OVERHEAD, Request, State, encodings};
 use crate::principal::Principal;
 
 /// Answers one message.
@@ -19,8 +19,8 @@ pub(super) async fn handle(
     operation: Option<Operation>,
     request: &mut Request,
 ) -> Result<Response, Refusal> {
-    let encoding = sent_encoding(request.headers())?;
-    let wanted = wanted_encoding(request.headers(), encoding);
+    let encoding = encodings::sent(request.headers()).ok_or(Refusal::ContentType)?;
+    let wanted = encodings::wanted(request.headers());
     let limits = CollectLimits {
         bytes_max: state.service.limits().append_bytes_max * BODY_OVERHEAD,
         timeout: state.options.body_timeout,
@@ -61,28 +61,5 @@ async fn lost(lease: Option<Lease>) {
     match lease {
         Some(lease) => lease.lost().await,
         None => std::future::pending().await,
-    }
-}
-
-/// The encoding of the body. Text that doesn't say is taken for JSON, so that a plain `curl -d` works.
-fn sent_encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Encoding::Json) };
-    let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    match media_type.to_ascii_lowercase().as_str() {
-        "application/json" | "text/plain" | "application/x-www-form-urlencoded" => Ok(Encoding::Json),
-        "application/cbor" => Ok(Encoding::Cbor),
-        _ => Err(Refusal::ContentType),
-    }
-}
-
-/// The encoding of the answer: the one that is asked for, else the request's own.
-fn wanted_encoding(headers: &HeaderMap, sent: Encoding) -> Encoding {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let position = |encoding: Encoding| accepted.find(encoding.media_type());
-    match (position(Encoding::Json), position(Encoding::Cbor)) {
-        (Some(json), Some(cbor)) if json < cbor => Encoding::Json,
-        (_, Some(_)) => Encoding::Cbor,
-        (Some(_), None) => Encoding::Json,
-        (None, None) => sent,
     }
 }

@@ -29,6 +29,12 @@ pub(crate) enum Refusal {
     Gate(ErrorCode),
     #[error("`offset` or `live` is not valid")]
     Query,
+    #[error("the offset is of another history than the space has now: begin again at `-1`")]
+    OtherHistory,
+    #[error("blocks that followed on the offset were removed: begin again at `-1`")]
+    Pruned,
+    #[error("{0}")]
+    Parameter(&'static str),
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     #[error("too many readers wait already")]
@@ -38,7 +44,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn into_response(self) -> Response {
+    /// As a response, in the encoding that is wanted.
+    pub(crate) fn into_response(self, encoding: Encoding) -> Response {
         let message = self.to_string();
         let allowed = if let Self::MethodNotAllowed(methods) = self { Some(methods) } else { None };
         let handshake = if let Self::Handshake(error) = self { Some(error) } else { None };
@@ -48,7 +55,7 @@ impl Refusal {
             Self::NotFound => (404, error(ErrorCode::BadRequest, message)),
             Self::MethodNotAllowed(_) => (405, error(ErrorCode::BadRequest, message)),
             Self::ContentType => (415, error(ErrorCode::BadRequest, message)),
-            Self::InvalidName | Self::Query | Self::Body(CollectError::Broken(_)) => {
+            Self::InvalidName | Self::Query | Self::Parameter(_) | Self::Body(CollectError::Broken(_)) => {
                 (400, error(ErrorCode::BadRequest, message))
             }
             Self::Body(CollectError::TooLarge { .. }) => (413, error(ErrorCode::TooLarge, message)),
@@ -61,10 +68,12 @@ impl Refusal {
                 ErrorResponse { request_id: failed.request_id, ..error(ErrorCode::BadRequest, message) },
             ),
             Self::Handshake(failed) => (failed.status().as_u16(), error(ErrorCode::BadRequest, message)),
+            // What durable streams have for what is not there any more; as an error of the protocol it has 409.
+            Self::OtherHistory | Self::Pruned => (410, error(ErrorCode::ServerReset, message)),
             Self::Gate(code) => (code.http_status(), error(code, message)),
             Self::Answer(answer) => (status_of(&answer), *answer),
         };
-        let mut response = answer(&Answer::Error(error), &peers, Encoding::Json);
+        let mut response = answer(&Answer::Error(error), &peers, encoding);
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if let Some(handshake) = handshake {
             response.headers_mut().extend(handshake.headers());

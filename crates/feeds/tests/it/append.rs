@@ -2,10 +2,11 @@
 
 use alluvium_env::{Room, RoomLimits, Share, Space as DiskSpace};
 use alluvium_feed_protocol::{
-    AppendRequest, Check, Data, ErrorCode, ListFeedsRequest, Request, Response, SubscribeRequest, signature,
+    AppendRequest, Block, Check, Data, ErrorCode, Limits, ListFeedsRequest, Request, Response,
+    SubscribeRequest, signature,
 };
 use alluvium_feed_store::Durability;
-use alluvium_feeds::Options;
+use alluvium_feeds::{Options, Principal};
 use ed25519_dalek::SigningKey;
 
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
@@ -176,8 +177,7 @@ fn appends_that_wait_together_are_each_whole_or_not_at_all() {
         strict(vec![block("f", "a", 1, "y"), block("f", "a", 0, "other")]),
         strict(vec![block("f", "a", 1, "z")]),
     ];
-    let answers =
-        authority.service().append_blocking(&alluvium_feeds::Principal::anyone(), &id("space"), batch);
+    let answers = authority.service().append_blocking(&Principal::anyone(), &id("space"), batch);
     let [Response::Append(first), Response::Error(second), Response::Append(third)] = &answers[..] else {
         panic!("{answers:?}")
     };
@@ -225,7 +225,7 @@ fn requests_of_one_transaction_see_what_the_ones_before_have_done_and_not_what_w
         named("two", feed_of("g")),
         named("one", append(vec![block("f", "a", 1, "x")])),
     ];
-    let anyone = alluvium_feeds::Principal::anyone();
+    let anyone = Principal::anyone();
     let answers = authority.service().append_blocking(&anyone, &id("space"), batch);
     let positions = |answer: &Response| match answer {
         Response::Append(response) => response.positions.clone(),
@@ -249,7 +249,7 @@ fn requests_of_one_transaction_see_what_the_ones_before_have_done_and_not_what_w
 }
 
 #[test]
-fn while_room_is_short_appends_and_new_spaces_are_refused_and_reading_goes_on() {
+fn while_room_is_short_appends_are_refused_and_reading_goes_on() {
     let room = Room::default();
     let limits = RoomLimits { warn: None, min: Some(Share::Bytes(10)) };
     let authority = Authority::with(Options {
@@ -259,9 +259,10 @@ fn while_room_is_short_appends_and_new_spaces_are_refused_and_reading_goes_on() 
     });
     let all = || SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
     room.observe(&limits, DiskSpace { total: 100, free: 0 });
-    authority.refused(Request::Subscribe(all()), ErrorCode::StorageFull);
+    // It is kept in memory until the space is made.
+    authority.subscribe(all());
     authority.refused(Request::Append(append(vec![block("f", "a", 0, "x")])), ErrorCode::StorageFull);
-    assert!(room.standing().refused >= 2);
+    assert!(room.standing().refused >= 1);
     room.observe(&limits, DiskSpace { total: 100, free: 100 });
     authority.append(append(vec![block("f", "a", 0, "x")]));
     room.observe(&limits, DiskSpace { total: 100, free: 0 });
@@ -269,4 +270,44 @@ fn while_room_is_short_appends_and_new_spaces_are_refused_and_reading_goes_on() 
     assert_eq!(authority.after(0).blocks.len(), 1);
     // A reader of what is there may still say what it wants to hear of.
     authority.subscribe(all());
+}
+
+#[test]
+fn a_refusal_of_an_append_names_the_block_at_fault() {
+    let limits = Limits { data_bytes_max: 4, feed_blocks_max: 2, feeds_max: 3, ..Limits::default() };
+    let authority =
+        Authority::with(Options { limits, durability: Durability::Process, ..Options::default() });
+    let good = |sequence| block("f", "a", sequence, "x");
+    authority.append(AppendRequest { namespace: Some(namespace("n")), ..append(vec![good(0)]) });
+    let anyone = Principal::anyone;
+    let bound = Principal { namespaces: Some(vec![namespace("n")]), actors: Some(vec![id("a")]), ..anyone() };
+    let sealed = Block { iv: Some(vec![0; 12].into()), ..good(1) };
+    let signed = Block { signature: Some(vec![0; 64].into()), ..good(1) };
+    let strict = Some(true);
+    for (principal, blocks, code, named) in [
+        (anyone(), vec![good(1), block("f", "a", 2, "12345")], "bad_request", "`blocks[1].data`: "),
+        (anyone(), vec![sealed], "bad_request", "`blocks[0]`: "),
+        (anyone(), vec![good(1), good(1), signed], "bad_request", "`blocks[2].signature`: "),
+        (anyone(), vec![good(1), good(2)], "limit_reached", "`blocks[1]`: a feed has"),
+        (
+            anyone(),
+            ["g", "h", "i"].map(|feed| block(feed, "a", 0, "x")).to_vec(),
+            "limit_reached",
+            "`blocks[2]`: a space has",
+        ),
+        (anyone(), vec![good(1), block("f", "a", 0, "y")], "block_conflict", "`blocks[1]`: "),
+        (bound.clone(), vec![good(1), block("g", "a", 0, "x")], "forbidden", "`blocks[1]`: "),
+        (bound, vec![good(1), block("f", "b", 0, "x")], "forbidden", "`blocks[1].actorId`: "),
+    ] {
+        let request = Request::Append(AppendRequest { strict, ..append(blocks) });
+        let Response::Error(error) = authority.handle_as(&principal, request, None) else {
+            panic!("{named}")
+        };
+        assert_eq!(error.code, code, "{error:?}");
+        assert!(error.message.starts_with(named), "{error:?}");
+    }
+    let other = AppendRequest { namespace: Some(namespace("m")), strict, ..append(vec![good(0)]) };
+    let error = authority.refused(Request::Append(other), ErrorCode::NamespaceMismatch);
+    assert!(error.message.starts_with("`blocks[0]`: "), "{error:?}");
+    assert_eq!(authority.after(0).blocks.len(), 1);
 }

@@ -73,6 +73,26 @@ fn what_cannot_be_followed_is_refused_before_the_first_event() {
     };
     assert_eq!(code("?subscriptionId=none"), (404, "subscription_not_found".to_owned()));
     assert_eq!(code("?cursor=one"), (400, "bad_request".to_owned()));
+    // Each complaint names what it is about.
+    for (query, named) in [
+        ("?cursor=one", "`cursor`"),
+        ("?cursor=1&cursor=2", "`cursor` stands twice"),
+        ("?subscriptionId=", "`subscriptionId`"),
+        ("?subscriptionId=%ff", "`subscriptionId`"),
+        ("?subscriptionId=a&subscriptionId=a", "`subscriptionId` stands twice"),
+        ("?feedIds=f", "nothing else"),
+        ("?Cursor=1", "nothing else"),
+    ] {
+        let answer = site.get(&format!("{PATH}{query}"));
+        let json: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!((answer.status, &json["code"]), (400, &Value::from("bad_request")), "{query}");
+        assert!(json["message"].as_str().unwrap().contains(named), "{query}: {json}");
+    }
+    for last in ["garbage", "", "é", "1.t.x"] {
+        let answer = site.ask(&format!("GET {PATH}?cursor=1 HTTP/1.1\r\nlast-event-id: {last}"), b"");
+        let json: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert!(json["message"].as_str().unwrap().contains("`Last-Event-ID`"), "{last}: {json}");
+    }
     assert_eq!(site.post("events", Encoding::Json, b"{}").status, 405);
 }
 

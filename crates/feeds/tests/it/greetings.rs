@@ -26,6 +26,28 @@ fn a_server_says_which_one_it_is_and_stays_that() {
     assert_eq!(server_id(&authority), id);
 }
 
+#[test]
+fn a_refusal_on_a_socket_for_all_spaces_names_its_request_and_no_space_that_the_request_did_not() {
+    let site = Site::anyone();
+    let mut talk = Talk::open(&site, "/feeds/v1/ws", Encoding::Json);
+    for (request, space) in [
+        (json!({ "_tag": "Hello", "requestId": "1", "protocol": 99 }), Value::Null),
+        (json!({ "_tag": "Hello", "requestId": "2", "protocol": 99, "spaces": ["space"] }), Value::Null),
+        (json!({ "_tag": "QueryRequest", "requestId": "3", "spaceId": "" }), Value::Null),
+        (json!({ "_tag": "QueryRequest", "requestId": "4", "spaceId": ["space"] }), Value::Null),
+        (json!({ "_tag": "QueryRequest", "requestId": "5" }), Value::Null),
+        (
+            json!({ "_tag": "QueryRequest", "requestId": "6", "spaceId": "space", "subscriptionId": "none" }),
+            json!("space"),
+        ),
+    ] {
+        talk.send_json(&request);
+        let answer = talk.next_text();
+        assert_eq!((&answer["_tag"], &answer["requestId"]), (&json!("Error"), &request["requestId"]));
+        assert_eq!(answer["spaceId"], space, "{answer}");
+    }
+}
+
 /// A site that lets in who knows the word.
 fn guarded(options: SurfaceOptions) -> (Arc<WordGate>, Site) {
     let gate = Arc::new(WordGate(AtomicBool::new(true)));

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use alluvium_feed_store::page;
 use alluvium_feed_store::rusqlite::Connection;
+use alluvium_feed_store::{feeds, page};
 
 use crate::support::{Authority, append, block};
 
@@ -30,7 +30,7 @@ fn no_statement_scans_the_blocks() {
     let folder = folder.filter(|path| path.is_dir()).collect::<Vec<_>>().pop().unwrap();
     let connection = Connection::open(folder.join("space.sqlite")).unwrap();
     let others = OTHERS.iter().map(|statement| (*statement).to_owned());
-    let numbers = std::iter::once(alluvium_feed_store::feeds::NUMBERS.to_owned());
+    let numbers = [feeds::NUMBERS, feeds::NAMED].map(str::to_owned);
     for statement in page::statements().into_iter().chain(numbers).chain(others) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
         let mut rows = explained.raw_query();

@@ -108,10 +108,27 @@ fn a_subscription_belongs_to_its_caller_and_each_has_a_bounded_number() {
         ..QueryRequest::default()
     });
     assert!(matches!(authority.handle_as(&named("one"), by.clone(), None), Response::Query(_)));
-    assert_eq!(code(authority.handle_as(&named("two"), by, None)), ErrorCode::SubscriptionNotFound.as_str());
-    for _ in 1..64 {
-        assert!(matches!(authority.handle_as(&named("one"), subscribe(), None), Response::Subscribe(_)));
+    assert_eq!(
+        code(authority.handle_as(&named("two"), by.clone(), None)),
+        ErrorCode::SubscriptionNotFound.as_str()
+    );
+    // One more than 64 takes the place of the one that was asked for longest ago.
+    authority.clock.advance_ms(1);
+    let ask = || {
+        let answer = authority.handle_as(&named("one"), subscribe(), None);
+        let Response::Subscribe(subscribed) = answer else { panic!() };
+        subscribed.subscription_id
+    };
+    let second = ask();
+    for _ in 2..64 {
+        authority.clock.advance_ms(1);
+        ask();
     }
-    assert_eq!(code(authority.handle_as(&named("one"), subscribe(), None)), ErrorCode::LimitReached.as_str());
+    assert!(matches!(authority.handle_as(&named("one"), by.clone(), None), Response::Query(_)));
     assert!(matches!(authority.handle_as(&named("two"), subscribe(), None), Response::Subscribe(_)));
+    ask();
+    assert!(matches!(authority.handle_as(&named("one"), by, None), Response::Query(_)), "in use");
+    let by = QueryRequest { subscription_id: Some(second), ..QueryRequest::default() };
+    let gone = authority.handle_as(&named("one"), Request::Query(by), None);
+    assert_eq!(code(gone), ErrorCode::SubscriptionNotFound.as_str());
 }

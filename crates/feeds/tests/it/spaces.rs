@@ -8,7 +8,7 @@ use alluvium_feed_protocol::{
     SubscribeRequest, UnsubscribeRequest,
 };
 use alluvium_feed_store::Durability;
-use alluvium_feeds::{Options, Principal};
+use alluvium_feeds::{Listener, Options, Principal};
 
 use crate::http::Site;
 use crate::support::{Authority, append, block, id};
@@ -24,6 +24,10 @@ fn handle(authority: &Authority, space: &str, request: Request) -> Response {
 
 fn one() -> AppendRequest {
     append(vec![block("f", "a", 0, "x")])
+}
+
+fn all() -> Request {
+    Request::Subscribe(SubscribeRequest { all: Some(true), ..SubscribeRequest::default() })
 }
 
 /// The code of a refusal; empty if there is none.
@@ -120,13 +124,94 @@ fn no_more_spaces_are_made_than_are_allowed() {
     }
     for _ in 0..2 {
         assert_eq!(code(&append_to(&authority, "third")), "spaces_full");
-        let subscribe = SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
-        assert_eq!(code(&handle(&authority, "third", Request::Subscribe(subscribe))), "spaces_full");
+        assert_eq!(code(&handle(&authority, "third", all())), "");
         assert_eq!(code(&handle(&authority, "third", Request::Query(QueryRequest::default()))), "");
         assert_eq!(code(&append_to(&authority, "second")), "");
         // The folder tells as much after a restart.
         authority.restart();
     }
+}
+
+#[test]
+fn who_may_only_read_makes_no_space_however_it_asks() {
+    let open_spaces_max = 3;
+    let authority =
+        Authority::with(Options { open_spaces_max, durability: Durability::Process, ..Options::default() });
+    authority.append(one());
+    let before = entries(authority.folder.path());
+    let reader = Principal { may_append: false, ..Principal::anyone() };
+    let listener = Listener::new();
+    let mut followed = Vec::new();
+    for number in 0..20 {
+        let space = id(&format!("s{number}"));
+        let ask = |request| authority.service().handle_blocking(&reader, &space, request, Some(&listener));
+        for request in [
+            Request::Query(QueryRequest::default()),
+            Request::ListFeeds(ListFeedsRequest::default()),
+            all(),
+            Request::Append(one()),
+        ] {
+            match ask(request) {
+                Response::Subscribe(subscribed) => followed.push((space.clone(), subscribed)),
+                Response::Error(error) => assert_eq!(error.code, "forbidden"),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((entries(authority.folder.path()), followed.len()), (before, 20));
+    // All of them hold on, under the token that they were told, and follow the space once there is one.
+    for (space, subscribed) in &followed {
+        let by = || {
+            let subscription_id = Some(subscribed.subscription_id.clone());
+            Request::Query(QueryRequest { subscription_id, ..QueryRequest::default() })
+        };
+        let ask = |request| authority.service().handle_blocking(&reader, space, request, None);
+        let Response::Query(page) = ask(by()) else { panic!() };
+        assert_eq!((page.blocks.len(), &page.server_token), (0, &subscribed.server_token));
+        handle(&authority, space.as_str(), Request::Append(one()));
+        let Response::Query(page) = ask(by()) else { panic!() };
+        assert_eq!((page.blocks.len(), &page.server_token), (1, &subscribed.server_token));
+    }
+    assert_eq!(entries(authority.folder.path()), before + 20);
+}
+
+#[test]
+fn who_listens_to_a_space_before_it_is_made_is_told_of_its_first_block() {
+    let authority = Authority::new();
+    let listener = Listener::new();
+    let subscribe = SubscribeRequest { feed_ids: Some(vec![id("f")]), ..SubscribeRequest::default() };
+    let subscribed =
+        authority.handle_as(&Principal::anyone(), Request::Subscribe(subscribe), Some(&listener));
+    let Response::Subscribe(subscribed) = subscribed else { panic!() };
+    assert_eq!(subscribed.unknown_feed_ids, [id("f")]);
+    authority.append(one());
+    let hints = listener.take();
+    assert_eq!((hints.len(), &hints[0].subscription_id), (1, &subscribed.subscription_id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_at_many_spaces_that_are_not_there_keeps_nobody_from_those_that_are() {
+    let open_spaces_max = 2;
+    let authority =
+        Authority::with(Options { open_spaces_max, durability: Durability::Process, ..Options::default() });
+    let mut waiting = Vec::new();
+    for number in 0..10 {
+        let service = Arc::clone(authority.service());
+        waiting.push(tokio::spawn(async move {
+            let query = QueryRequest { wait_ms: Some(30_000), ..QueryRequest::default() };
+            let space = id(&format!("s{number}"));
+            service.handle(&Principal::anyone(), &space, Request::Query(query), None).await
+        }));
+    }
+    while authority.service().counted().pages < 10 {
+        tokio::task::yield_now().await;
+    }
+    for space in ["space", "second", "third"] {
+        assert_eq!(code(&handle(&authority, space, Request::Append(one()))), "");
+        let answer = handle(&authority, space, Request::Query(QueryRequest::default()));
+        assert!(matches!(answer, Response::Query(page) if page.blocks.len() == 1));
+    }
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Subscriptions and hints.
 
 use alluvium_feed_protocol::{
-    AppendRequest, ErrorCode, ListFeedsRequest, Push, QueryRequest, Request, Response, SubscribeRequest,
-    UnsubscribeRequest,
+    AppendRequest, ErrorCode, Id, Limits, ListFeedsRequest, Push, QueryRequest, Request, Response,
+    SubscribeRequest, UnsubscribeRequest,
 };
-use alluvium_feeds::{Listener, Principal};
+use alluvium_feed_store::{Durability, rusqlite};
+use alluvium_feeds::{Listener, Options, Principal};
 
 use crate::support::{Authority, append, block, id, namespace};
 
@@ -15,7 +16,7 @@ fn feeds(names: &[&str]) -> SubscribeRequest {
     }
 }
 
-fn by(subscription: &alluvium_feed_protocol::Id) -> Request {
+fn by(subscription: &Id) -> Request {
     Request::Query(QueryRequest { subscription_id: Some(subscription.clone()), ..QueryRequest::default() })
 }
 
@@ -51,6 +52,7 @@ fn an_expired_or_unknown_subscription_is_an_error_and_never_an_empty_page() {
 #[test]
 fn a_subscription_survives_a_restart_and_is_renewed_under_its_name() {
     let mut authority = Authority::new();
+    authority.append(append(vec![]));
     let subscribed = authority.subscribe(SubscribeRequest { ttl_ms: Some(100_000), ..feeds(&["f"]) });
     authority.restart();
     authority.clock.advance_ms(90_000);
@@ -123,4 +125,150 @@ fn a_hint_names_a_bounded_number_of_feeds_and_counts_the_others() {
     authority.append(append((0..100).map(|number| block(&format!("f{number}"), "a", 0, "x")).collect()));
     let hints = listener.take();
     assert_eq!((hints[0].feed_ids.len(), hints[0].count, hints[0].position), (32, 100, 100));
+}
+
+/// An authority that has room for few feeds and subscriptions.
+fn narrow() -> Authority {
+    let limits = Limits { feeds_max: 3, ..Limits::default() };
+    Authority::with(Options {
+        limits,
+        space_subscriptions_max: 6,
+        awaited_bytes_max: 300,
+        space_awaited_bytes_max: 600,
+        durability: Durability::Process,
+        ..Options::default()
+    })
+}
+
+fn from(address: [u8; 4]) -> Principal {
+    Principal { may_append: false, ..Principal::anyone() }.from_address(Some(address.into()))
+}
+
+#[test]
+fn names_of_feeds_that_are_not_there_take_no_place_of_feeds() {
+    let mut authority = narrow();
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    let subscribed = authority.subscribe(feeds(&["g", "f", "h", "g"]));
+    assert_eq!(subscribed.unknown_feed_ids, [id("g"), id("h")]);
+    for number in 0..20 {
+        authority.subscribe(feeds(&[&format!("ghost{number}"), "other"]));
+    }
+    let subscribed = authority.subscribe(feeds(&["g", "f", "h", "g"]));
+    authority.append(append(vec![block("g", "a", 0, "x")]));
+    authority.restart();
+    authority.append(append(vec![block("h", "a", 0, "x")]));
+    let Response::Query(page) = authority.handle(by(&subscribed.subscription_id)) else { panic!() };
+    let names: Vec<_> = page.blocks.iter().map(|block| block.feed_id.clone().unwrap()).collect();
+    assert_eq!(names, ["f", "g", "h"].map(id));
+    authority.refused(Request::Append(append(vec![block("k", "a", 0, "x")])), ErrorCode::LimitReached);
+}
+
+#[test]
+fn a_subscription_has_a_bounded_number_of_feeds_there_or_not() {
+    let authority = narrow();
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    authority.refused(Request::Subscribe(feeds(&["f", "g", "h", "i"])), ErrorCode::LimitReached);
+    let long = "l".repeat(101);
+    let long = [1, 2, 3].map(|number| format!("{long}{number}"));
+    let long = long.iter().map(String::as_str).collect::<Vec<_>>();
+    authority.refused(Request::Subscribe(feeds(&long)), ErrorCode::LimitReached);
+    let subscribed = authority.subscribe(feeds(&["f", "g"]));
+    let more = |names: &[&str]| SubscribeRequest {
+        subscription_id: Some(subscribed.subscription_id.clone()),
+        add: Some(true),
+        ..feeds(names)
+    };
+    authority.refused(Request::Subscribe(more(&["h", "i"])), ErrorCode::LimitReached);
+    let subscribed = authority.subscribe(more(&["f", "g", "h"]));
+    assert_eq!(subscribed.unknown_feed_ids, [id("g"), id("h")]);
+}
+
+#[test]
+fn nobody_locks_others_out_of_a_space_s_subscriptions() {
+    for is_there in [true, false] {
+        // A name that takes much of the room for names, and a feed that takes none.
+        for name in ["f", &"n".repeat(128)] {
+            let authority = narrow();
+            if is_there {
+                authority.append(append(vec![block("f", "a", 0, "x")]));
+            }
+            let subscribe = |host| {
+                authority.clock.advance_ms(1);
+                let request = Request::Subscribe(feeds(&[name]));
+                match authority.handle_as(&from([10, 0, 0, host]), request, None) {
+                    Response::Subscribe(subscribed) => subscribed.subscription_id,
+                    other => panic!("{other:?}"),
+                }
+            };
+            let holds = |subscription: &Id| matches!(authority.handle(by(subscription)), Response::Query(_));
+            let greedy: Vec<Id> = (0..20).map(|_| subscribe(1)).collect();
+            let room = if name == "f" { 6 } else { 4 };
+            let held = greedy.iter().filter(|id| holds(id)).count();
+            assert_eq!((held, holds(&greedy[19])), (room, true), "its own oldest give way first");
+            let modest = [2, 3].map(subscribe);
+            for _ in 0..20 {
+                subscribe(1);
+            }
+            assert!(modest.iter().all(holds), "who has one keeps it");
+        }
+    }
+}
+
+#[test]
+fn a_space_is_full_for_one_more_where_everyone_has_as_much() {
+    let authority = narrow();
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    let subscribe =
+        |host| authority.handle_as(&from([10, 0, 0, host]), Request::Subscribe(feeds(&["f"])), None);
+    for host in 0..6 {
+        assert!(matches!(subscribe(host), Response::Subscribe(_)));
+    }
+    assert!(matches!(subscribe(7), Response::Error(error) if error.code == "limit_reached"));
+    // Who has one already makes another in its place.
+    assert!(matches!(subscribe(3), Response::Subscribe(_)));
+}
+
+#[test]
+fn nobody_ends_the_subscription_of_another() {
+    let authority = Authority::new();
+    authority.append(append(vec![]));
+    let named = |name: &str| Principal { name: name.to_owned(), is_shared: false, ..Principal::anyone() };
+    let listener = Listener::new();
+    let subscribed = authority.handle_as(&named("one"), Request::Subscribe(feeds(&["f"])), Some(&listener));
+    let Response::Subscribe(subscribed) = subscribed else { panic!() };
+    let end = UnsubscribeRequest {
+        request_id: alluvium_feed_protocol::RequestId::default(),
+        space_id: None,
+        subscription_id: subscribed.subscription_id.clone(),
+    };
+    authority.handle_as(&named("two"), Request::Unsubscribe(end), None);
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    assert_eq!(listener.take().len(), 1);
+    let page = authority.handle_as(&named("one"), by(&subscribed.subscription_id), None);
+    assert!(matches!(page, Response::Query(_)));
+}
+
+#[test]
+fn feeds_that_an_older_version_made_of_names_go_with_their_subscriptions() {
+    let mut authority = narrow();
+    authority.append(append(vec![block("f", "a", 0, "x")]));
+    let subscribed = authority.subscribe(feeds(&["g"]));
+    authority.service().close();
+    authority.service = None;
+    let folders = std::fs::read_dir(authority.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let folder = folders.filter(|path| path.is_dir()).collect::<Vec<_>>().pop().unwrap();
+    let database = rusqlite::Connection::open(folder.join("space.sqlite")).unwrap();
+    let older =
+        "INSERT INTO feeds (feedPrivateId, spaceId, feedId) VALUES (7, 'space', 'g'), (8, 'space', 'h');
+                 UPDATE subscriptions SET feedPrivateIds = '[7]', awaitedFeedIds = '[]'";
+    database.execute_batch(older).unwrap();
+    drop(database);
+    authority.start();
+    authority.append(append(vec![]));
+    authority.refused(Request::Append(append(vec![block("i", "a", 0, "x")])), ErrorCode::LimitReached);
+    authority.service().sweep();
+    authority.append(append(vec![block("i", "a", 0, "x")]));
+    authority.append(append(vec![block("g", "a", 0, "x")]));
+    let Response::Query(page) = authority.handle(by(&subscribed.subscription_id)) else { panic!() };
+    assert_eq!(page.blocks.len(), 1);
 }

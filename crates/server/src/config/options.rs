@@ -157,10 +157,11 @@ options! {
     "buckets-max" => buckets_max: usize = BUCKETS_MAX_DEFAULT;
     /// Whether the server is an authority of feeds, under `/feeds/`.
     "feeds" => feeds: bool = true;
-    /// Most spaces of feeds. Reading makes none; an append or subscription that would make one more is answered `409`
+    /// Most spaces of feeds. Reading makes none, nor does subscribing; an append that would make one more is answered `409`
     /// (`spaces_full`).
     "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
-    /// Most feeds of one space. An append or subscription that would make one more is answered `409` (`limit_reached`).
+    /// Most feeds of one space, and of one subscription. An append that would make one more is answered `409`
+    /// (`limit_reached`).
     "feed-count-max" => feed_count_max: usize = feeds::FEEDS_MAX;
     /// Feeds of one space beyond which an append that makes one more is warned.
     "feed-count-warn" => feed_count_warn: usize = feeds::FEEDS_SOFT_MAX;
@@ -182,7 +183,7 @@ options! {
     "feed-frame-bytes-max" => feed_frame_bytes_max: ByteSize = ByteSize(feeds::FRAME_BYTES_MAX as u64);
     /// Most feeds that one subscription names in a message; at most 1000. Further ones are added.
     "feed-subscribe-max" => feed_subscribe_max: usize = feeds::SUBSCRIBE_FEEDS_MAX;
-    /// Most subscriptions of one caller in one space of feeds.
+    /// Most subscriptions of one caller in one space of feeds. One more takes the place of the one that is used least.
     "feed-subscriptions-max" => feed_subscriptions_max: usize = feeds::SUBSCRIPTIONS_MAX;
     /// Most requests of one socket of feeds that are without an answer. One more is answered `overloaded`.
     "feed-requests-max" => feed_requests_max: usize = feeds::OPEN_REQUESTS_MAX;

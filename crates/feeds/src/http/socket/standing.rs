@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use alluvium_access::{Lease, Meter};
 use alluvium_feed_protocol::ErrorCode;
+use alluvium_http::Peer;
 use tokio::time::{Instant, sleep_until};
 
 use super::End;
@@ -42,7 +43,8 @@ impl Standing {
         let (principal, is_let_in) = match principal(state, request) {
             Ok(principal) => (principal, is_held),
             Err(Refusal::Gate(ErrorCode::Unauthorized)) if credentials.is_none() => {
-                (Principal::nobody(), false)
+                let address = Peer::of(request).map(|peer| peer.client(request.headers()));
+                (Principal::nobody().from_address(address), false)
             }
             Err(refusal) => return Err(refusal),
         };
@@ -68,18 +70,21 @@ impl Standing {
         if self.lease.is_some() || !self.is_let_in() {
             return Ok(());
         }
-        self.principal = self.state.gate.decide(self.credentials.as_deref()).map_err(|_| UNAUTHORIZED)?;
+        let address = self.principal.address;
+        let decided = self.state.gate.decide(self.credentials.as_deref()).map_err(|_| UNAUTHORIZED)?;
+        self.principal = decided.from_address(address);
         Ok(())
     }
 
     /// Goes on as whom another token says. If that is none, everything stays as it is.
     pub(super) fn let_in(&mut self, token: &str) -> Result<(), ErrorCode> {
+        let address = self.principal.address;
         match &self.lease {
-            None => self.principal = self.state.gate.decide(Some(token))?,
+            None => self.principal = self.state.gate.decide(Some(token))?.from_address(address),
             Some(lease) => {
                 let lease = lease.exchange(token).ok_or(ErrorCode::Unauthorized)?;
                 self.meter = self.meter.take().map(|meter| meter.of_caller(lease.caller()));
-                self.principal = Principal::admitted(lease.caller());
+                self.principal = Principal::admitted(lease.caller()).from_address(address);
                 self.lease = Some(lease);
             }
         }

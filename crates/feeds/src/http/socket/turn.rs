@@ -47,6 +47,8 @@ impl Parked {
     ) -> Answered {
         let Self { space, asked, peers, encoding, .. } = self;
         let request_id = asked.request_id().clone();
+        // A greeting is about no space, and neither is its refusal.
+        let names_space = names_space && !matches!(asked, Asked::Hello(_));
         let watched = push::Watched::of(&space, &asked);
         let streamed = match &asked {
             Asked::Query(query) if query.stream == Some(true) => Some(query.clone()),
