@@ -5,6 +5,7 @@
 mod buckets;
 mod configuration;
 mod contract;
+mod fan_out;
 mod feeds;
 mod inspect;
 mod jetstream;
