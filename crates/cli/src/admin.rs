@@ -67,7 +67,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct StreamsArgs {
-    /// Only streams whose URL path begins like this: `/v1/stream/logs/`, `/ds/bucket/`.
+    /// Only streams at or below this place, by their URL paths: `/v1/stream/logs`, `/ds/bucket`.
     #[arg(long, default_value = "")]
     prefix: String,
 
@@ -91,7 +91,7 @@ enum By {
 
 #[derive(Debug, Args)]
 struct TotalsArgs {
-    /// Only streams whose URL path begins like this.
+    /// Only streams at or below this place.
     #[arg(long, default_value = "")]
     prefix: String,
 
@@ -126,7 +126,7 @@ pub(crate) fn docs_markdown() -> String {
 
 /// The URL of something that is the operator's.
 fn url(connection: &ConnectionArgs, what: &str) -> String {
-    format!("{}/admin/v1/{what}", connection.url.trim_end_matches('/'))
+    format!("{}/admin/v1/{what}", connection.url().trim_end_matches('/'))
 }
 
 /// Sends what is to be done and reads what became of it. What is done already is no trouble, so every attempt may be

@@ -30,7 +30,7 @@ pub const OVERDUE_MAX: usize = 10_000;
 /// what of it is over any that is about one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// What the URL path of the streams begins with, decoded: `/v1/stream/logs/`, `/ds/bucket/`; nothing for all streams.
+    /// The streams [under](StreamPath::is_under) this place, decoded: `/v1/stream/logs`, `/ds/bucket`; nothing for all streams.
     pub prefix: String,
     /// Streams go that were not written to for so many milliseconds. Reading is no writing.
     pub idle_ms_max: Option<u64>,

@@ -22,7 +22,7 @@ pub use options::{Config, OPTIONS, OptionSpec};
 pub use retention::{
     InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix, parse_size, parse_time_ms,
 };
-use value::Value as _;
+pub(crate) use value::Value;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.
