@@ -215,6 +215,12 @@ impl Space {
         self.client.replica().feeds(&self.id)
     }
 
+    /// Has blocks that were refused tried once more, of a feed or of all: see [`Replica::retry_refused`]. How many that are;
+    /// which ones there were is in [`SyncStatus::refused`].
+    pub fn retry_refused(&self, feed: Option<&Id>) -> ReplicaResult<u64> {
+        self.woken(|replica| replica.retry_refused(&self.id, feed))
+    }
+
     /// Blocks that lost their key to other bytes, as when two files write as one actor.
     pub fn conflicts(&self) -> ReplicaResult<Vec<Conflict>> {
         self.client.replica().conflicts(&self.id)

@@ -79,8 +79,8 @@ mod way;
 
 pub use alluvium_feed_protocol::{Block, Data, FeedInfo, From, Id, InvalidId, Namespace, Selector};
 pub use alluvium_feed_replica::{
-    After, Appended, Conflict, Keep, LocalCursor, Options, Replica, ReplicaError, ReplicaResult, Repush,
-    SyncStatus, Tailed, Transport, driver,
+    After, Appended, Conflict, Keep, LocalCursor, Options, Refused, Replica, ReplicaError, ReplicaResult,
+    Repush, SyncStatus, Tailed, Transport, driver,
 };
 
 pub use self::client::{Claim, Client, Space, StartError, SyncError, Syncing};

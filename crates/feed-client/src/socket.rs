@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use alluvium_env::Env;
@@ -35,6 +35,9 @@ const HINTS_MAX: usize = 16;
 const PAUSE_MS_MIN: u64 = 250;
 /// The longest pause, in milliseconds.
 const PAUSE_MS_MAX: u64 = 30_000;
+/// A connection that lasted so long, in milliseconds, was a good one: the next pause is short again. One that is opened,
+/// greeted and closed over and over is not.
+const LASTING_MS: u64 = 10_000;
 
 /// A way to a server over a WebSocket. One for each space that is synchronised.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub struct SocketTransport {
     failed: Mutex<Option<String>>,
     is_live: AtomicBool,
     failures: Mutex<u32>,
+    /// When the present connection was opened.
+    opened_ms: AtomicU64,
 }
 
 /// Why there is no connection.
@@ -90,6 +95,7 @@ impl SocketTransport {
             failed: Mutex::default(),
             is_live: AtomicBool::new(true),
             failures: Mutex::new(0),
+            opened_ms: AtomicU64::new(0),
         })
     }
 
@@ -123,7 +129,7 @@ impl SocketTransport {
                 _ => self.attached.lock()[place] = None,
             }
         }
-        *self.failures.lock() = 0;
+        self.opened_ms.store(self.env.clock.now_ms(), Ordering::Release);
         self.is_live.store(true, Ordering::Release);
         Ok(socket)
     }
@@ -301,7 +307,12 @@ impl SocketTransport {
 
     fn broke(&self, connection: &mut Option<WebSocket<Stream>>) {
         *connection = None;
-        self.is_live.store(false, Ordering::Release);
+        // Nothing was open at all, or something for long enough.
+        let was_open = self.is_live.swap(false, Ordering::AcqRel);
+        let lasted_ms = self.env.clock.now_ms().saturating_sub(self.opened_ms.load(Ordering::Acquire));
+        if was_open && lasted_ms >= LASTING_MS {
+            *self.failures.lock() = 0;
+        }
     }
 }
 

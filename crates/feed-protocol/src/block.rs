@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::limits::{BLOCK_OVERHEAD_BYTES, DATA_BYTES_HARD_MAX};
+use crate::limits::{BLOCK_OVERHEAD_BYTES, DATA_BYTES_HARD_MAX, NUMBER_MAX};
 use crate::number;
 use crate::{Id, Namespace};
 
@@ -151,7 +151,57 @@ pub struct BlockKey {
     pub actor_id: Id,
 }
 
+/// Why no message can carry a block, whoever it is for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unsendable {
+    /// A number is too large.
+    #[error("its {field} is {number}, and the largest number in a message is 2^53 - 1")]
+    Number {
+        /// Which one.
+        field: &'static str,
+        /// What it is.
+        number: u64,
+    },
+    /// There is too much in it.
+    #[error("its {field} has {bytes} bytes, and the most in a message are {DATA_BYTES_HARD_MAX}")]
+    Bytes {
+        /// Where.
+        field: &'static str,
+        /// How much.
+        bytes: usize,
+    },
+    /// It is sealed by half.
+    #[error("it is sealed, and says only one of the key and the nonce")]
+    Sealing,
+}
+
 impl Block {
+    /// Whether a message can carry it at all. What a server then says of it is another matter: its limits may be lower.
+    pub fn sendable(&self) -> Result<(), Unsendable> {
+        let numbers = [
+            ("sequence", Some(self.sequence)),
+            ("previous sequence", self.prev_sequence),
+            ("timestamp", self.timestamp),
+        ];
+        for (field, number) in numbers {
+            if let Some(number) = number.filter(|number| *number > NUMBER_MAX) {
+                return Err(Unsendable::Number { field, number });
+            }
+        }
+        let parts =
+            [("data", Some(&self.data)), ("nonce", self.iv.as_ref()), ("signature", self.signature.as_ref())];
+        for (field, part) in parts {
+            let bytes = part.map_or(0, |part| part.0.len());
+            if bytes > DATA_BYTES_HARD_MAX {
+                return Err(Unsendable::Bytes { field, bytes });
+            }
+        }
+        if self.encryption_key_id.is_some() != self.iv.is_some() {
+            return Err(Unsendable::Sealing);
+        }
+        Ok(())
+    }
+
     /// Its name, in a feed that the block may not name itself.
     pub fn key(&self, feed_id: Id) -> BlockKey {
         BlockKey { feed_id, sequence: self.sequence, actor_id: self.actor_id.clone() }

@@ -82,7 +82,10 @@ impl Encoding {
             Self::Json => serde_json::to_vec(message).map_err(|error| error.to_string()),
             Self::Cbor => {
                 let mut bytes = Vec::new();
-                ciborium::into_writer(message, &mut bytes).map_err(|error| error.to_string())?;
+                ciborium::into_writer(message, &mut bytes).map_err(|error| match error {
+                    ciborium::ser::Error::Io(error) => error.to_string(),
+                    ciborium::ser::Error::Value(message) => message,
+                })?;
                 Ok(bytes)
             }
         }

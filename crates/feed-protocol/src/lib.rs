@@ -22,7 +22,7 @@ pub mod peers;
 pub mod selector;
 pub mod signature;
 
-pub use block::{Block, BlockKey, Data};
+pub use block::{Block, BlockKey, Data, Unsendable};
 pub use check::{Check, ContentHash};
 pub use codec::{DecodeError, Encoding};
 pub use error::{ClientAction, ErrorCode, ErrorResponse};

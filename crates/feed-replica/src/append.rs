@@ -16,7 +16,7 @@ pub struct Appended {
 
 impl Replica {
     /// Appends a block to a feed. When this returns the block is durable here, and will be pushed when that is
-    /// possible. The namespace counts if the feed is new.
+    /// possible. The namespace counts if the feed is new. What no message could carry is refused, and nothing is kept of it.
     pub fn append(
         &mut self,
         space: &Id,
@@ -38,10 +38,6 @@ impl Replica {
         namespace: Option<&Namespace>,
         all: Vec<Vec<u8>>,
     ) -> ReplicaResult<Vec<Appended>> {
-        let bytes_max = self.options.data_bytes_max;
-        if let Some(data) = all.iter().find(|data| data.len() > bytes_max) {
-            return Err(ReplicaError::TooLarge { bytes: data.len(), bytes_max });
-        }
         let now_ms = self.now_ms();
         let appended = self.database.write::<_, ReplicaError>(|transaction| {
             let space = spaces::find_or_create(transaction, space)?;
@@ -109,6 +105,12 @@ impl Replica {
         if let Some(key) = &self.options.signing {
             signature::sign(key, space, feed, &mut block);
         }
+        // As it travels: what is sealed is longer than what was given.
+        let (bytes, bytes_max) = (block.data.0.len(), self.options.data_bytes_max);
+        if bytes > bytes_max {
+            return Err(ReplicaError::TooLarge { bytes, bytes_max });
+        }
+        block.sendable()?;
         Ok(block)
     }
 }

@@ -31,7 +31,9 @@ impl From<alluvium_feed_store::rusqlite::Error> for Unusable {
 pub(crate) struct Asked<'a> {
     pub(crate) space_key: i64,
     pub(crate) space: &'a Id,
-    /// The feeds asked for that are still replicated.
+    /// The feeds asked for.
+    pub(crate) feeds: &'a [i64],
+    /// Those of them that are still replicated.
     pub(crate) lanes: &'a [Lane],
     /// The cursor asked from.
     pub(crate) cursor: u64,
@@ -81,7 +83,14 @@ pub(crate) fn page(
             break;
         }
         let feed_id = block.feed_id.as_ref().ok_or(Unusable::Nonsense("a block without a feed"))?;
-        let Some(lane) = wanted.get(feed_id) else { continue };
+        let Some(lane) = wanted.get(feed_id) else {
+            // Asked for, and not wanted any more. Who sends something else has not sent what was asked for.
+            let feed = feeds::find(connection, asked.space, feed_id)?;
+            if feed.is_some_and(|feed| asked.feeds.contains(&feed.private_id)) {
+                continue;
+            }
+            return Err(Unusable::Nonsense("a block of a feed that was not asked for"));
+        };
         if lane.from.is_none_or(|from| position < from) {
             continue;
         }

@@ -1,5 +1,6 @@
 //! What can go wrong at a replica.
 
+use alluvium_feed_protocol::Unsendable;
 use alluvium_feed_store::rusqlite;
 use alluvium_feed_store::{SealError, StoreError};
 
@@ -20,6 +21,9 @@ pub enum ReplicaError {
         /// What it may have.
         bytes_max: usize,
     },
+    /// A block that no message could carry, as where the clock here is far off.
+    #[error("nothing was appended, because no message could carry the block: {0}")]
+    Unsendable(#[from] Unsendable),
     /// A feed has a block with the highest sequence that there is, so nothing can come after it.
     #[error("the feed `{0}` has used up its sequences: nothing can be appended to it any more")]
     SequencesUsedUp(String),

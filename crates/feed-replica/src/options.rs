@@ -29,7 +29,7 @@ pub struct Options {
     pub cypher: Option<Cypher>,
     /// Signs own blocks; the actor is then the key's.
     pub signing: Option<SigningKey>,
-    /// Largest data of a block, in bytes.
+    /// Largest data of a block, in bytes, as it travels: sealing adds 16. Above what messages hold at all (1.5 MiB) it means that.
     pub data_bytes_max: usize,
     /// Blocks asked for in one page.
     pub page_blocks: u64,

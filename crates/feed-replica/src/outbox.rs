@@ -1,6 +1,6 @@
-//! What is to be pushed. There is no mark for it: a block is to be pushed as long as it has no position.
+//! What is to be pushed. There is no mark for it: a block is to be pushed as long as it has no position and was not refused.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use alluvium_feed_protocol::{Block, Id, Namespace};
 use alluvium_feed_store::rusqlite::Connection;
@@ -8,7 +8,7 @@ use alluvium_feed_store::{StoreResult, blocks};
 
 use crate::options::Repush;
 
-/// How many candidates are looked at for each block of a batch: others may have another namespace, or be set aside.
+/// How many candidates are looked at for each block of a batch: others may have another namespace.
 const CANDIDATES_PER_BLOCK: usize = 8;
 
 /// Which blocks are pushed.
@@ -17,8 +17,8 @@ pub(crate) struct Outbox<'a> {
     pub(crate) space_key: i64,
     pub(crate) actor: &'a Id,
     pub(crate) repush: Repush,
-    /// Rows that the authority refuses for good.
-    pub(crate) parked: &'a HashSet<i64>,
+    /// Feeds that the authority takes nothing of while this connection lasts, and why.
+    pub(crate) left_out: &'a HashMap<i64, String>,
 }
 
 /// Blocks of one push, all of one namespace.
@@ -27,40 +27,105 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<i64>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) namespace: Option<Namespace>,
+    /// Rows that no message can carry, and why.
+    pub(crate) unsendable: Vec<(i64, String)>,
+}
+
+/// How large a push may be.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Size {
+    pub(crate) blocks_max: usize,
+    pub(crate) bytes_max: usize,
 }
 
 const PENDING: &str = "FROM blocks b INDEXED BY blocks_unpositioned WHERE b.spaceKey = ?1 AND b.position IS NULL \
                        AND (?2 OR b.actorId = ?3)";
+const IS_REFUSED: &str = "EXISTS (SELECT 1 FROM refusals r WHERE r.insertionId = b.insertionId)";
+/// Whether a block is of one of the feeds of a list, a JSON array of numbers.
+const IS_LISTED: &str = "b.feedPrivateId IN (SELECT value FROM json_each(?4))";
 
 impl Outbox<'_> {
     fn pushes_all(&self) -> bool {
         self.repush == Repush::All
     }
 
-    /// How many blocks wait.
+    /// How many blocks have no position, whether they will be pushed or not.
     pub(crate) fn count(&self, connection: &Connection) -> StoreResult<u64> {
         let sql = format!("SELECT count(*) {PENDING}");
         let parameters = (self.space_key, self.pushes_all(), self.actor.as_str());
         Ok(connection.prepare_cached(&sql)?.query_row(parameters, |row| row.get(0))?)
     }
 
-    /// The oldest blocks that wait, as far as they fit into one push. One block always fits.
+    /// What is set aside, by feed: its name, how many blocks, why and when the last of them.
+    pub(crate) fn refused(&self, connection: &Connection) -> StoreResult<Vec<(String, u64, String, u64)>> {
+        let sql = "SELECT f.feedId, count(*), r.reason, max(r.refusedAt) FROM refusals r \
+                   CROSS JOIN blocks b ON b.insertionId = r.insertionId \
+                   JOIN feeds f ON f.feedPrivateId = b.feedPrivateId WHERE b.spaceKey = ?1 \
+                   AND b.position IS NULL AND (?2 OR b.actorId = ?3) GROUP BY b.feedPrivateId";
+        let parameters = (self.space_key, self.pushes_all(), self.actor.as_str());
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement
+            .query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What waits in feeds that are left out: their names, how many blocks, and why.
+    pub(crate) fn left_out(&self, connection: &Connection) -> StoreResult<Vec<(String, u64, String)>> {
+        if self.left_out.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT b.feedPrivateId, (SELECT f.feedId FROM feeds f WHERE f.feedPrivateId = b.feedPrivateId), count(*) \
+             {PENDING} AND {IS_LISTED} AND NOT {IS_REFUSED} GROUP BY b.feedPrivateId"
+        );
+        let listed = listed(self.left_out.keys());
+        let parameters = (self.space_key, self.pushes_all(), self.actor.as_str(), listed);
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let rows: Vec<(i64, String, u64)> = rows.collect::<Result<_, _>>()?;
+        let with_reason = |(feed, name, blocks): (i64, String, u64)| {
+            (name, blocks, self.left_out.get(&feed).cloned().unwrap_or_default())
+        };
+        Ok(rows.into_iter().map(with_reason).collect())
+    }
+
+    /// The oldest blocks that are to be pushed, as far as they fit into one push; of feeds that are not `suspect`, or of
+    /// those that are. One block always fits.
     pub(crate) fn batch(
         &self,
         connection: &Connection,
-        blocks_max: usize,
-        bytes_max: usize,
+        (suspect, is_suspect): (&HashSet<i64>, bool),
+        size: Size,
     ) -> StoreResult<Batch> {
-        let sql = format!("SELECT b.insertionId {PENDING} ORDER BY b.insertionId LIMIT ?4");
-        let candidates_max = blocks_max * CANDIDATES_PER_BLOCK + self.parked.len();
-        let candidates_max = i64::try_from(candidates_max).unwrap_or(i64::MAX);
-        let parameters = (self.space_key, self.pushes_all(), self.actor.as_str(), candidates_max);
+        let suspect = suspect.iter().filter(|feed| !self.left_out.contains_key(feed));
+        let (not, feeds) = if is_suspect {
+            ("", listed(suspect))
+        } else {
+            ("NOT ", listed(suspect.chain(self.left_out.keys())))
+        };
+        let sql = format!(
+            "SELECT b.insertionId {PENDING} AND {not}{IS_LISTED} AND NOT {IS_REFUSED} \
+             ORDER BY b.insertionId LIMIT ?5"
+        );
+        let candidates_max = i64::try_from(size.blocks_max * CANDIDATES_PER_BLOCK).unwrap_or(i64::MAX);
+        let parameters = (self.space_key, self.pushes_all(), self.actor.as_str(), feeds, candidates_max);
         let mut statement = connection.prepare_cached(&sql)?;
         let rows: Vec<i64> = statement.query_map(parameters, |row| row.get(0))?.collect::<Result<_, _>>()?;
         let mut batch = Batch::default();
         let mut bytes = 0;
-        for row in rows.into_iter().filter(|row| !self.parked.contains(row)) {
-            let mut block = blocks::get(connection, row)?;
+        for row in rows {
+            let mut block = match blocks::get(connection, row) {
+                Ok(block) => block,
+                Err(error) if error.is_of_row() => {
+                    batch.unsendable.push((row, error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if let Err(reason) = block.sendable() {
+                batch.unsendable.push((row, format!("no message can carry the block: {reason}")));
+                continue;
+            }
             let namespace = block.namespace.take();
             if batch.rows.is_empty() {
                 batch.namespace = namespace;
@@ -68,7 +133,7 @@ impl Outbox<'_> {
                 continue;
             }
             bytes += block.cost_bytes();
-            if !batch.rows.is_empty() && (bytes > bytes_max || batch.rows.len() >= blocks_max) {
+            if !batch.rows.is_empty() && (bytes > size.bytes_max || batch.rows.len() >= size.blocks_max) {
                 break;
             }
             batch.rows.push(row);
@@ -76,4 +141,10 @@ impl Outbox<'_> {
         }
         Ok(batch)
     }
+}
+
+/// Numbers as a JSON array.
+fn listed<'a>(numbers: impl Iterator<Item = &'a i64>) -> String {
+    let numbers: Vec<String> = numbers.map(ToString::to_string).collect();
+    format!("[{}]", numbers.join(","))
 }

@@ -14,7 +14,8 @@ use crate::{Replica, ReplicaError, ReplicaResult};
 pub enum Keep {
     /// They stay.
     All,
-    /// Those with a position go; what was not pushed yet stays.
+    /// Those whose position is sure go; what was not pushed yet stays, and so does what was not seen in the authority's
+    /// history since it was pushed or since that was set back.
     Unpushed,
 }
 
@@ -39,9 +40,8 @@ impl Replica {
         let now_ms = self.now_ms();
         self.database.write::<_, ReplicaError>(|transaction| {
             let row = feeds::find_or_create(transaction, space, feed)?;
-            if keep == Keep::All {
-                unsettle(transaction, space, row.private_id, u64::MAX >> 1)?;
-            }
+            // What no pull will confirm any more may be lost over there: it waits to be pushed again, and so it stays.
+            unsettle(transaction, space, row.private_id, u64::MAX >> 1)?;
             transaction
                 .prepare_cached(
                     "INSERT INTO replication (feedPrivateId, mode, isExplicit, requestedAt) \

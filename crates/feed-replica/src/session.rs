@@ -6,10 +6,11 @@
 mod answer;
 mod next;
 mod tail;
+mod trouble;
 
 pub(crate) use next::OpenStart;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use alluvium_feed_protocol::{BlocksPushed, FeedAdvanced, Id, Limits, RequestId};
 
@@ -52,6 +53,14 @@ impl Kind {
     }
 }
 
+/// What comes forward.
+#[derive(Copy, Clone, Debug)]
+enum Way {
+    Tail,
+    Behind,
+    Push,
+}
+
 /// A subscription at the authority. Its feeds never change under its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
@@ -81,6 +90,10 @@ pub(crate) struct Session {
     list_after: Option<Id>,
     pull: Retry,
     push: Retry,
+    /// Lists of feeds and hints about them: where they don't work, what is known is pulled all the same.
+    lists: Retry,
+    /// How far each [`Way`] has come over the present connection.
+    furthest: [u64; 3],
     is_probe_due: bool,
     /// Whether an answer over the present connection has shown that the history known here still holds. An authority that
     /// was set back has the same token, and is another process: blocks that it sends by itself say nothing of what is
@@ -92,14 +105,16 @@ pub(crate) struct Session {
     is_others_turn: bool,
     is_pushs_turn: bool,
     requests: u64,
-    /// Answers in a row that led to nothing.
-    in_vain: u32,
     /// Most blocks of a push, where a larger one was refused.
     push_blocks_max: Option<usize>,
     page_blocks: Option<u64>,
     /// What the authority accepts, if it has said so.
     limits: Option<Limits>,
-    pub(crate) parked: HashSet<i64>,
+    /// Feeds that the authority takes nothing of while this connection lasts, and why.
+    pub(crate) left_out: HashMap<i64, String>,
+    /// Feeds of which a block was refused, and when more of them may be tried.
+    suspect: HashSet<i64>,
+    suspects: Retry,
     /// The highest position that a hint about the tail has told.
     pub(crate) hinted: u64,
 }
@@ -115,6 +130,29 @@ impl Session {
 
     pub(crate) fn pull_at(&mut self, due_ms: u64) {
         self.pull_due_ms = self.pull_due_ms.min(due_ms);
+    }
+
+    /// The luck of the loop that a request belongs to.
+    fn retry(&mut self, kind: &Kind) -> &mut Retry {
+        match kind {
+            Kind::Push { .. } => &mut self.push,
+            Kind::List | Kind::Watch => &mut self.lists,
+            _ => &mut self.pull,
+        }
+    }
+
+    /// A loop has come to a position. Only where none has been before over this connection has its luck turned: a server
+    /// that lets everything be pulled or pushed anew again and again is no better than one that refuses.
+    fn come_to(&mut self, way: Way, position: u64) {
+        let (furthest, retry) = match way {
+            Way::Tail => (&mut self.furthest[0], &mut self.pull),
+            Way::Behind => (&mut self.furthest[1], &mut self.pull),
+            Way::Push => (&mut self.furthest[2], &mut self.push),
+        };
+        if position > *furthest {
+            *furthest = position;
+            retry.succeed();
+        }
     }
 
     /// There is nothing to ask now: look again when there may be.
@@ -151,6 +189,11 @@ impl Replica {
         session.list_at(now_ms);
         session.pull.succeed();
         session.push.succeed();
+        session.lists.succeed();
+        session.furthest = [0; 3];
+        session.left_out.clear();
+        session.suspect.clear();
+        session.suspects.succeed();
     }
 
     /// The connection is gone. What was under way may or may not have been carried out; it will be asked again.
@@ -224,6 +267,7 @@ impl Replica {
             session.in_flight.is_empty()
                 && session.pull.not_before_ms == 0
                 && session.push.not_before_ms == 0
+                && session.lists.not_before_ms == 0
                 && !session.is_probe_due
                 && !session.is_replaying
                 && (is_list_done || !self.options.pulls)
@@ -239,10 +283,18 @@ impl Replica {
         if let Some(deadline_ms) = session.in_flight.iter().map(|request| request.deadline_ms).min() {
             return Some(deadline_ms);
         }
-        let pull = session.pull_due_ms.min(session.list_due_ms).max(session.pull.not_before_ms);
+        let pull = session.pull_due_ms.max(session.pull.not_before_ms);
+        let tried_again = match session.lists.not_before_ms {
+            0 => NEVER_MS,
+            not_before_ms => not_before_ms,
+        };
+        let list = session.list_due_ms.max(session.lists.not_before_ms).min(tried_again);
+        let probe = if session.is_probe_due { session.pull.not_before_ms } else { NEVER_MS };
+        let pull = pull.min(list);
         let push = session.push_due_ms.max(session.push.not_before_ms);
         let waits_to_push = self.options.pushes && !session.is_replaying;
-        [self.options.pulls.then_some(pull), waits_to_push.then_some(push)].into_iter().flatten().min()
+        let own = [self.options.pulls.then_some(pull), waits_to_push.then_some(push)];
+        own.into_iter().flatten().min().map(|at_ms| at_ms.min(probe))
     }
 }
 

@@ -4,7 +4,7 @@ use alluvium_feed_protocol::{FeedInfo, Id};
 use alluvium_feed_store::{feeds, spaces};
 
 use crate::outbox::Outbox;
-use crate::{Replica, ReplicaError, ReplicaResult, lanes, state};
+use crate::{Refused, Replica, ReplicaError, ReplicaResult, lanes, refusal, state};
 
 /// The state of a space, as of the last answer of the authority.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -13,8 +13,10 @@ pub struct SyncStatus {
     pub blocks_to_pull: u64,
     /// Blocks that have no position yet.
     pub blocks_to_push: u64,
-    /// Of those, blocks that the authority refuses for good.
+    /// Of those, blocks that are not pushed, because they were refused.
     pub blocks_refused: u64,
+    /// Which feeds they are of, and why.
+    pub refused: Vec<Refused>,
     /// Blocks here.
     pub total_blocks: u64,
     /// Blocks set aside, see [`Replica::conflicts`].
@@ -34,7 +36,7 @@ pub struct SyncStatus {
 }
 
 impl SyncStatus {
-    /// Whether nothing is left to pull or push, as far as is known here. What the authority refuses for good counts as
+    /// Whether nothing is left to pull or push, as far as is known here. What was refused counts as
     /// done: it is reported.
     pub fn is_done(&self) -> bool {
         self.blocks_to_pull == 0 && self.blocks_to_push == self.blocks_refused && self.backfilling.is_empty()
@@ -45,17 +47,18 @@ impl Replica {
     /// How far a space is synchronised. Asks nobody.
     pub fn status(&self, space: &Id) -> ReplicaResult<SyncStatus> {
         let session = self.sessions.get(space);
-        let no_rows = std::collections::HashSet::new();
-        let parked = session.map_or(&no_rows, |session| &session.parked);
+        let none = std::collections::HashMap::new();
+        let left_out = session.map_or(&none, |session| &session.left_out);
         let mut status = self.database.read::<_, ReplicaError>(|connection| {
             let Some(row) = spaces::find(connection, space)? else { return Ok(SyncStatus::default()) };
             let state = state::load(connection, space)?;
             let lanes = lanes::all(connection, space)?;
             let outbox =
-                Outbox { space_key: row.key, actor: &self.actor, repush: self.options.repush, parked };
+                Outbox { space_key: row.key, actor: &self.actor, repush: self.options.repush, left_out };
             let count = |sql: &str| -> ReplicaResult<u64> {
                 Ok(connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0))?)
             };
+            let refused = refusal::all(connection, &outbox, self.now_ms())?;
             let behind = lanes.iter().filter(|lane| !lane.is_tail());
             let missing =
                 |lane: &lanes::Lane| lane.pulled_to.map_or(1, |to| state.tail.position.saturating_sub(to));
@@ -67,7 +70,8 @@ impl Replica {
             Ok(SyncStatus {
                 blocks_to_pull: tail_to_pull + behind.clone().map(missing).max().unwrap_or(0),
                 blocks_to_push: outbox.count(connection)?,
-                blocks_refused: parked.len() as u64,
+                blocks_refused: refused.iter().map(|refused| refused.blocks).sum(),
+                refused,
                 total_blocks: count("SELECT coalesce(sum(blockCount), 0) FROM feeds WHERE spaceId = ?1")?,
                 conflicts: count(
                     "SELECT count(*) FROM conflicts c JOIN feeds f ON f.feedPrivateId = c.feedPrivateId \

@@ -55,7 +55,13 @@ impl fmt::Debug for Database {
 impl Database {
     /// Opens or creates a file and brings its schema up to date. A file of the present schema opens for reading even
     /// where nothing can be written, as on a full disk; writes then fail until there is room.
+    ///
+    /// What SQLite would take for something else than a file, as `:memory:` or a URI, is none here: readers beside the
+    /// writer would each find another database.
     pub fn open(path: &Path, durability: Durability) -> StoreResult<Self> {
+        if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().starts_with(b":") {
+            return Err(StoreError::NoFile(path.display().to_string()));
+        }
         let (writer, is_cramped) = match open_writer(path, durability) {
             Ok(writer) => (writer, false),
             Err(error) => (open_cramped(path).map_err(|_| error)?, true),
@@ -181,7 +187,8 @@ impl Database {
 }
 
 fn open_writer(path: &Path, durability: Durability) -> StoreResult<Connection> {
-    let mut writer = Connection::open(path)?;
+    let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_URI;
+    let mut writer = Connection::open_with_flags(path, flags)?;
     configure(&writer)?;
     writer.pragma_update(None, "journal_mode", "WAL")?;
     let synchronous = match durability {

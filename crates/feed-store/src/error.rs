@@ -42,6 +42,9 @@ pub enum StoreError {
         /// What the disk says.
         error: io::Error,
     },
+    /// A path that stands for no file.
+    #[error("`{0}` is not the name of a file, and blocks are kept in one")]
+    NoFile(String),
     /// An earlier write may or may not be on the disk; only a restart tells.
     #[error("the database failed to write earlier; a restart is needed")]
     Poisoned,
@@ -65,7 +68,11 @@ impl StoreError {
                 error.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
             ),
-            Self::Corrupt(_) | Self::Damaged { .. } | Self::Newer { .. } | Self::Poisoned => false,
+            Self::Corrupt(_)
+            | Self::Damaged { .. }
+            | Self::Newer { .. }
+            | Self::NoFile(_)
+            | Self::Poisoned => false,
         }
     }
 
@@ -74,6 +81,21 @@ impl StoreError {
         match self {
             Self::Sqlite(error) => error.sqlite_error_code(),
             _ => None,
+        }
+    }
+
+    /// Whether it is the content of a row that can't be read, and not the file.
+    pub fn is_of_row(&self) -> bool {
+        match self {
+            Self::Corrupt(_) => true,
+            Self::Sqlite(error) => matches!(
+                error,
+                rusqlite::Error::FromSqlConversionFailure(..)
+                    | rusqlite::Error::IntegralValueOutOfRange(..)
+                    | rusqlite::Error::InvalidColumnType(..)
+                    | rusqlite::Error::Utf8Error(..)
+            ),
+            Self::Newer { .. } | Self::File { .. } | Self::NoFile(_) | Self::Poisoned => false,
         }
     }
 

@@ -87,8 +87,16 @@ pub fn check(path: &Path, report: &mut dyn FnMut(String)) -> StoreResult<Checked
     Ok(checked)
 }
 
-/// Refuses a file whose log would be lost by opening it.
+/// Refuses a file whose log would be lost by opening it, and what is no file at all: SQLite would wait for the other end
+/// of a FIFO.
 fn keep_log(path: &Path) -> StoreResult<()> {
+    for companion in ["", "-wal", "-shm", "-journal"] {
+        let file = beside(path, companion);
+        if file.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(StoreError::Corrupt(format!("`{name}` is no regular file")));
+        }
+    }
     let bytes = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
     if path.exists() && bytes(path) == 0 && bytes(&beside(path, "-wal")) > 0 {
         return Err(StoreError::Corrupt(ONLY_A_LOG.to_owned()));

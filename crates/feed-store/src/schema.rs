@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::{StoreError, StoreResult};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
+const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -152,6 +152,14 @@ ALTER TABLE subscriptions ADD COLUMN address TEXT NOT NULL DEFAULT '';
 ALTER TABLE subscriptions ADD COLUMN awaitedFeedIds TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE subscriptions ADD COLUMN awaitedBytes INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX subscriptions_owner ON subscriptions (principal, address, awaitedBytes);
+";
+
+const SIXTH: &str = r"
+CREATE TABLE refusals (
+  insertionId INTEGER PRIMARY KEY REFERENCES blocks (insertionId) ON DELETE CASCADE,
+  reason TEXT NOT NULL,
+  refusedAt INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Whether a file has just the steps that are known here.

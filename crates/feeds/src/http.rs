@@ -8,6 +8,7 @@
 
 mod encodings;
 mod events;
+mod offset;
 mod operation;
 mod post;
 mod refusal;

@@ -13,6 +13,7 @@ use http_body::SizeHint;
 
 use crate::{
     feed::{Chunk, Fed, Feed},
+    line::Line,
     upgrade::{Upgrade, Upgraded},
 };
 
@@ -106,6 +107,13 @@ impl Body {
     /// Whether it is sent as it comes, without a known end.
     pub const fn is_live(&self) -> bool {
         matches!(self.0, Kind::Live(_) | Kind::Ending { .. })
+    }
+
+    /// Opens a way past the connection's task for the producer of a live body.
+    pub(crate) fn open(&self, line: Line) {
+        if let Kind::Live(fed) | Kind::Ending { fed, .. } = &self.0 {
+            fed.open(line);
+        }
     }
 
     /// A live body that comes to an orderly end, between two pieces, once `end` is ready. Others stay as they are.

@@ -8,15 +8,20 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 
-use crate::BodyError;
+use crate::{BodyError, Line};
 
-type Slot = Arc<Mutex<Option<Chunk>>>;
+/// What the two ends share.
+#[derive(Debug, Default)]
+struct Slot {
+    chunk: Mutex<Option<Chunk>>,
+    line: OnceLock<Line>,
+}
 
 /// Bytes on their way to a connection.
 #[derive(Debug)]
@@ -36,7 +41,7 @@ impl Chunk {
 /// [`Body::chunks`](crate::Body::chunks).
 #[derive(Debug)]
 pub struct Feed {
-    slot: Slot,
+    slot: Arc<Slot>,
 }
 
 impl Feed {
@@ -48,6 +53,12 @@ impl Feed {
     /// As [`send`](Self::send), for a slice of a mapped file: it waits for the reader at no cost in memory.
     pub async fn send_mapped(&mut self, chunk: Bytes) {
         self.hand_over(Chunk { bytes: chunk, is_held: false }).await;
+    }
+
+    /// The way past the connection's task, where there is one: over HTTP/1.1 without TLS. To be used only while this
+    /// producer waits for something else than a chunk to be taken, and never again once it goes on.
+    pub fn line(&self) -> Option<&Line> {
+        self.slot.line.get()
     }
 
     async fn hand_over(&mut self, chunk: Chunk) {
@@ -65,7 +76,7 @@ type Producer = Pin<Box<dyn Future<Output = Result<(), BodyError>> + Send>>;
 /// The consuming end: the future and the slot it fills.
 pub(crate) struct Fed {
     producer: Option<Producer>,
-    slot: Slot,
+    slot: Arc<Slot>,
 }
 
 impl Fed {
@@ -74,9 +85,14 @@ impl Fed {
         F: FnOnce(Feed) -> Fut,
         Fut: Future<Output = Result<(), BodyError>> + Send + 'static,
     {
-        let slot = Slot::default();
+        let slot = Arc::<Slot>::default();
         let producer = Box::pin(produce(Feed { slot: Arc::clone(&slot) }));
         Self { producer: Some(producer), slot }
+    }
+
+    /// Opens a way for the producer past the connection's task. Once.
+    pub(crate) fn open(&self, line: Line) {
+        drop(self.slot.line.set(line));
     }
 
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
@@ -103,5 +119,5 @@ impl fmt::Debug for Fed {
 }
 
 fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<Chunk>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
+    slot.chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }

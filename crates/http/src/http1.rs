@@ -13,7 +13,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{
+    StatusCode, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,11 +28,13 @@ use crate::{
     error::{ErrorShape, raw_error_response},
     framing::{Fault, Findings},
     limits::{BODY_CHUNK_BYTES_MAX, HEADERS_MAX, HEAVY_BYTES_MIN},
+    line::Line,
     paced::Paced,
     responses::Outbox,
     socket::Socket,
     stream::Stream,
     upgrade::{Upgrade, Upgraded},
+    wire::Wire,
 };
 
 /// How long a peer may take to read why its head was refused.
@@ -43,6 +48,8 @@ struct State {
     requests: AtomicU64,
     findings: Arc<Findings>,
     outbox: Arc<Outbox>,
+    /// The socket, unless there is TLS before it.
+    wire: Option<Arc<Wire>>,
     /// How the connection goes on once HTTP is done with it.
     upgrade: Mutex<Option<Upgrade>>,
 }
@@ -70,10 +77,12 @@ pub(crate) async fn run<H: Handler>(
     let outbox = Arc::new(Outbox::new(Arc::clone(&shared.responses)));
     let findings = Arc::new(Findings::default());
     let queries = shared.queries.clone();
+    let wire = stream.wire().cloned();
     let socket =
         Socket::new(stream, Arc::clone(&findings), shared.header_bytes_max, queries, Arc::clone(&outbox));
     let io = Paced::new(socket, Arc::clone(&outbox));
-    let state = Arc::new(State { requests: AtomicU64::new(0), findings, outbox, upgrade: Mutex::new(None) });
+    let requests = AtomicU64::new(0);
+    let state = Arc::new(State { requests, findings, outbox, wire, upgrade: Mutex::new(None) });
     let watched = Arc::clone(&connection);
     let requests = Arc::clone(&state);
     let service = service_fn(move |request: http::Request<Incoming>| {
@@ -161,9 +170,16 @@ async fn answer<H: Handler>(
         cut.put(&mut request);
     }
     let is_ambiguous = state.findings.is_ambiguous(number);
+    let version = request.version();
     let (head, mut body) = guard.connection.answer(request, is_ambiguous).await.into_parts();
     if let Some(upgrade) = body.take_upgrade() {
         *state.upgrade() = Some(upgrade);
+    }
+    if let Some(wire) = &state.wire
+        && body.is_live()
+        && is_chunked(version, &head)
+    {
+        body.open(Line::new(Arc::clone(wire), Arc::clone(&state.outbox)));
     }
     if body.size_hint().lower() >= HEAVY_BYTES_MIN {
         guard.connection.heavy.mark();
@@ -171,6 +187,14 @@ async fn answer<H: Handler>(
     let guard = body.is_produced().then_some(guard);
     let outbox = Arc::clone(&state.outbox);
     Ok(http::Response::from_parts(head, PacedBody { body, outbox, fault: None, _guard: guard }))
+}
+
+/// Whether a body of unknown length is sent in the chunked coding, as the connection does it by itself.
+fn is_chunked(version: Version, head: &http::response::Parts) -> bool {
+    version == Version::HTTP_11
+        && head.status == StatusCode::OK
+        && !head.headers.contains_key(CONTENT_LENGTH)
+        && !head.headers.contains_key(TRANSFER_ENCODING)
 }
 
 /// Answers a head that no parser has seen, and leaves the peer the time to read that.

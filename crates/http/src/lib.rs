@@ -18,6 +18,7 @@ mod framing;
 mod http1;
 mod http2;
 mod limits;
+mod line;
 mod listener;
 mod mailbox;
 mod outgoing;
@@ -36,6 +37,7 @@ mod stream;
 mod tls;
 mod upgrade;
 mod watchdog;
+mod wire;
 
 pub use body::{Body, BodyError};
 pub use collect::{BodyBudget, CollectError, CollectLimits, collect, discard};
@@ -51,6 +53,7 @@ pub use limits::{
     QUEUED_BYTES_MAX, RESETS_CAUSED_MAX, RESETS_PENDING_MAX, RESPONSES_BYTES_MAX, SCARCE_PIECE_BYTES,
     STALLED_PEER_TIMEOUT_S, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX, TLS_BUFFER_BYTES_MAX,
 };
+pub use line::{Framed, Line, Sent};
 pub use listener::{BindError, bind};
 pub use peer::{InvalidNetwork, Networks, Peer};
 pub use query::{LongQuery, query};

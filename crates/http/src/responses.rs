@@ -119,6 +119,11 @@ impl Outbox {
         self.is_socket_full.load(Ordering::Relaxed)
     }
 
+    /// Whether everything that was given has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.load(Ordering::Relaxed) == 0 && !self.is_socket_full() && !self.is_mapped()
+    }
+
     /// The body has given this many bytes.
     pub(crate) fn give(&self, bytes: usize) {
         self.given.fetch_add(bytes, Ordering::Relaxed);

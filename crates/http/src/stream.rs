@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,6 +14,8 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
+use crate::wire::Wire;
+
 /// A connection's stream. What was put back is read first.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -22,17 +25,25 @@ pub(crate) struct Stream {
 
 #[derive(Debug)]
 enum Transport {
-    Plain(TcpStream),
+    Plain(Arc<Wire>),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    pub(crate) const fn plain(stream: TcpStream) -> Self {
-        Self { read: Bytes::new(), transport: Transport::Plain(stream) }
+    pub(crate) fn plain(stream: TcpStream) -> Self {
+        Self { read: Bytes::new(), transport: Transport::Plain(Arc::new(Wire::new(stream))) }
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
         Self { read: Bytes::new(), transport: Transport::Tls(Box::new(stream)) }
+    }
+
+    /// The socket itself, where nothing stands between it and what is written.
+    pub(crate) fn wire(&self) -> Option<&Arc<Wire>> {
+        match &self.transport {
+            Transport::Plain(wire) => Some(wire),
+            Transport::Tls(_) => None,
+        }
     }
 
     /// Puts bytes back, to be read before all others.
@@ -55,7 +66,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
             return match &mut self.transport {
-                Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+                Transport::Plain(wire) => wire.poll_read(cx, buf),
                 Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             };
         }
@@ -73,7 +84,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Plain(wire) => wire.poll_write(cx, buf),
             Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
@@ -84,7 +95,7 @@ impl AsyncWrite for Stream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match &mut self.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Transport::Plain(wire) => wire.poll_write_vectored(cx, bufs),
             Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         }
     }
@@ -95,14 +106,14 @@ impl AsyncWrite for Stream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Plain(wire) => wire.poll_flush(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Plain(wire) => wire.poll_shutdown(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

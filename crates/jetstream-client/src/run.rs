@@ -157,13 +157,11 @@ impl Driver {
             Cursor::After(after) => Span { after, tip: u64::MAX, gate: None },
             Cursor::Time(time) => {
                 let shared = Arc::clone(&self.shared);
-                match blocking(move || plan::first_at(&shared.http, time)).await?? {
-                    Some(first) => Span { after: first.saturating_sub(1), tip: u64::MAX, gate: Some(time) },
-                    None => {
-                        self.tell(Notice::Empty).await?;
-                        return Ok(next);
-                    }
-                }
+                let Some(first) = blocking(move || plan::first_at(&shared.http, time)).await?? else {
+                    self.tell(Notice::Empty).await?;
+                    return Ok(next);
+                };
+                Span { after: first.saturating_sub(1), tip: u64::MAX, gate: Some(time) }
             }
             Cursor::Now => return Ok(next),
         };

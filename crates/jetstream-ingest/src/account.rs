@@ -146,7 +146,6 @@ pub struct Account {
     /// The highest number of an archived `#identity`.
     identified_at: Option<u64>,
     waiting: Option<Waiting>,
-    recent: repair::Recent,
 }
 
 /// What is stored of an account.
@@ -178,7 +177,6 @@ impl Account {
             hosted_at: stored.account_seq,
             identified_at: stored.identity_seq,
             waiting,
-            recent: repair::Recent::default(),
         }
     }
 

@@ -39,10 +39,6 @@ pub struct Retry {
     pub gone_attempts: u32,
     /// After so many fetched repositories that were older than what is missing the repair is taken for done.
     pub stale_attempts: u32,
-    /// Repairs of one account that are begun at once within [`Self::burst_ms`]; a further one waits until that is over.
-    pub burst: u32,
-    /// How long that is, in milliseconds.
-    pub burst_ms: u64,
 }
 
 impl Default for Retry {
@@ -53,8 +49,6 @@ impl Default for Retry {
             unavailable_ms: 24 * 3_600_000,
             gone_attempts: 6,
             stale_attempts: 8,
-            burst: 5,
-            burst_ms: 60_000,
         }
     }
 }

@@ -275,6 +275,9 @@ mod tests {
         let dids: Vec<String> = (0..=DIDS_MAX).map(|n| format!("did:plc:a{n}")).collect();
         assert_eq!(parse_dids(dids.iter().map(String::as_str)), Err(FilterError::TooManyDids));
         assert_eq!(parse_dids(dids[1..].iter().map(String::as_str)).map(|dids| dids.len()), Ok(DIDS_MAX));
+        let same = std::iter::repeat_n("did:web:a.example", DIDS_RAW_MAX);
+        assert_eq!(parse_dids(same.clone()).map(|dids| dids.len()), Ok(1));
+        assert_eq!(parse_dids(same.chain(["did:web:a.example"])), Err(FilterError::TooManyDids));
         assert_eq!(parse_dids(["did:"]), Err(FilterError::Did("did:".to_owned())));
     }
 

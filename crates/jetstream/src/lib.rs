@@ -11,6 +11,7 @@ pub mod http;
 mod live;
 mod metrics;
 mod options;
+mod pace;
 mod resolve;
 
 pub use http::{Snapshot, Surface};

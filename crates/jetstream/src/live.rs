@@ -6,11 +6,10 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use alluvium_access::Lease;
 use alluvium_http::{Shutdown, Upgraded};
-use alluvium_jetstream_archive::{Archive, ArchivedRow, CollectionPattern, Kinds, Selection};
+use alluvium_jetstream_archive::{ArchivedRow, CollectionPattern, Kinds, Selection};
 use alluvium_jetstream_wire::filter::Topic;
 use alluvium_jetstream_wire::{Filter, Update, UpdateError, Wire, render, update};
 use alluvium_websocket::{CloseCode, EncodedFrame, Error, Message, Receiver, SendError, Sender, WebSocket};
@@ -22,6 +21,7 @@ use crate::filters::Room;
 use crate::forms::{self, Form, Shown};
 use crate::http::State;
 use crate::metrics::Counted;
+use crate::pace::Pace;
 
 /// What a subscriber asked for, and what became of it.
 pub(crate) struct Subscriber {
@@ -81,6 +81,12 @@ impl End {
     fn internal() -> Self {
         let error = Some(("InternalError", "the server cannot go on".to_owned()));
         Self { error, ..Self::new(CloseCode::INTERNAL, "the server cannot go on") }
+    }
+
+    fn too_slow(next: u64) -> Self {
+        let message = format!("too slow; reconnect with cursor={next}");
+        let error = Some(("ConsumerTooSlow", message.clone()));
+        Self { error, ..Self::new(CloseCode::POLICY, message) }
     }
 }
 
@@ -167,7 +173,7 @@ impl Subscriber {
         reader.select(Some(selection(&self.wanted.filter)));
         // Only now: whoever has an answer gets everything that happens from then on.
         sender.write().await;
-        let mut pace = Pace::new(&self.state);
+        let mut pace = Pace::new(&self.state.options);
         loop {
             let is_cold = reader.position() < archive.hot_floor();
             let rows = tokio::select! {
@@ -200,16 +206,12 @@ impl Subscriber {
             if replay.is_some() && reader.position() >= archive.hot_floor() {
                 replay = None;
             }
-            if let Some(end) = pace.look(&archive, reader.position()) {
+            let next = reader.position();
+            if pace.is_too_slow(archive.next_seq(), next, Instant::now()) {
                 self.state.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
                 let (peer, wire) = (self.peer.map(tracing::field::display), self.wire);
-                tracing::info!(
-                    peer,
-                    ?wire,
-                    next = reader.position(),
-                    "a subscriber is too slow and is dropped"
-                );
-                return Err(end);
+                tracing::info!(peer, ?wire, next, "a subscriber is too slow and is dropped");
+                return Err(End::too_slow(next));
             }
         }
     }
@@ -358,51 +360,5 @@ fn tell(state: &State, peer: Option<IpAddr>, wire: Wire, error: &Error) {
             tracing::info!(peer, ?wire, "a subscriber did not answer a ping, and is dropped");
         }
         error => tracing::debug!(peer, ?wire, %error, "a subscriber's connection ended"),
-    }
-}
-
-/// Whether a subscriber keeps up.
-struct Pace {
-    lag_max: u64,
-    events_min: u64,
-    window: Duration,
-    /// Since when it has lagged, and where it was then.
-    since: Option<(Instant, u64)>,
-}
-
-impl Pace {
-    fn new(state: &State) -> Self {
-        let options = &state.options;
-        Self {
-            lag_max: options.slow_lag,
-            events_min: options.slow_events_per_s.saturating_mul(options.slow_window.as_secs()),
-            window: options.slow_window,
-            since: None,
-        }
-    }
-
-    /// It has waited for the server, and not the server for it.
-    const fn forgive(&mut self) {
-        self.since = None;
-    }
-
-    /// Looks at where it is now; says how it ends if it has been too slow for too long.
-    fn look(&mut self, archive: &Archive, next: u64) -> Option<End> {
-        if archive.next_seq().saturating_sub(next) <= self.lag_max {
-            self.since = None;
-            return None;
-        }
-        let now = Instant::now();
-        let (since, from) = *self.since.get_or_insert((now, next));
-        if now.duration_since(since) < self.window {
-            return None;
-        }
-        if next.saturating_sub(from) >= self.events_min {
-            self.since = Some((now, next));
-            return None;
-        }
-        let message = format!("too slow; reconnect with cursor={next}");
-        let error = Some(("ConsumerTooSlow", message.clone()));
-        Some(End { error, ..End::new(CloseCode::POLICY, message) })
     }
 }

@@ -34,6 +34,7 @@ use bytes::Bytes;
 use http::{Method, header::EXPECT};
 use http_body::Body as _;
 
+pub(crate) use self::live::sse::FanOuts;
 use self::{
     error::Failure,
     resource::{Contract, Resource},

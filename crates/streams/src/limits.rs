@@ -57,3 +57,9 @@ pub const BOOTSTRAP_LOADS_MAX: usize = 2;
 
 /// Bootstraps that hold messages at once while responses hold as much as they should, over all connections.
 pub const BOOTSTRAPS_SCARCE_MAX: usize = 256;
+
+/// Subscribers of one stream on one thread from which on those at the tail are served together. Fewer gain little by it.
+pub const FAN_OUT_MIN: usize = 4;
+
+/// Subscribers that are served before the thread looks at its other connections again.
+pub const FAN_OUT_STEP: usize = 32;

@@ -13,7 +13,8 @@ use ::http::{HeaderMap, header::EXPECT};
 use crate::{
     backend::Backend,
     http,
-    limits::{BOOTSTRAP_LOADS_MAX, BOOTSTRAPS_SCARCE_MAX},
+    http::FanOuts,
+    limits::{BOOTSTRAP_LOADS_MAX, BOOTSTRAPS_SCARCE_MAX, SSE_PIECE_BYTES},
     options::Options,
     waiters::{Kind, Waiters},
 };
@@ -31,7 +32,8 @@ impl Streams {
             loads: Arc::new(Semaphore::new(BOOTSTRAP_LOADS_MAX)),
             scarce: Arc::new(Semaphore::new(BOOTSTRAPS_SCARCE_MAX)),
         };
-        Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_turns }))
+        let fan_outs = FanOuts::default();
+        Self(Arc::new(State { backend, options, waiters, shutdown, env, bodies, bootstrap_turns, fan_outs }))
     }
 }
 
@@ -78,6 +80,8 @@ pub(crate) struct State {
     env: Env,
     bodies: BodyBudget,
     pub(crate) bootstrap_turns: BootstrapTurns,
+    /// Subscribers that are served together.
+    pub(crate) fan_outs: FanOuts,
 }
 
 /// Turns of bootstraps, over all connections.
@@ -112,6 +116,11 @@ impl State {
     /// The cursor some time after a client was promised `cursor`.
     pub(crate) fn cursor_from(&self, cursor: u64) -> u64 {
         cursor.max(cursor::current_cursor(self.now_ms()))
+    }
+
+    /// About how many bytes the next piece of server-sent events should have at most.
+    pub(crate) fn sse_piece_bytes(&self) -> usize {
+        self.options.responses.piece_bytes().min(SSE_PIECE_BYTES)
     }
 
     /// The limits of a request's body.

@@ -134,5 +134,24 @@ await check("EventSource follows the network, over a graceful restart", async ()
   );
 });
 
+// Some clients (the WebSocket of Node 22 itself, undici) tell 1006 when a connection ends while they still inflate. The
+// frame is there: behind everything that was sent before it, and before the end of the connection.
+await check("a close is answered by a close frame, whatever was negotiated and however much was on its way", async () => {
+  for (const path of ["/subscribe", "/subscribe-v2", "/xrpc/network.bsky.jetstream.subscribeEvents"]) {
+    for (const perMessageDeflate of [true, false]) {
+      for (const query of ["", "?cursor=1"]) {
+        const socket = new WebSocket(`${socketUrl}${path}${query}`, { perMessageDeflate });
+        const [code] = await new Promise((resolve, reject) => {
+          socket.once("message", () => socket.close(1000));
+          socket.once("close", (...ended) => resolve(ended));
+          socket.once("error", reject);
+        });
+        assert.equal(code, 1000, `${path}${query}, deflate ${perMessageDeflate}`);
+        assert.equal(socket.extensions, path === "/subscribe" && perMessageDeflate ? "permessage-deflate" : "");
+      }
+    }
+  }
+});
+
 clearTimeout(watchdog);
 process.exit(0);

@@ -9,11 +9,13 @@ mod power;
 mod readers;
 mod replacing;
 mod replay;
+mod soak;
 mod told;
 mod trace;
 pub(crate) mod world;
 
 pub(crate) use replacing::{Options as ReplaceOptions, replace};
+pub(crate) use soak::Options as SoakOptions;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -73,6 +75,11 @@ pub(crate) fn against_model(binary: &Path, report: &mut Report) {
 /// Lets everything loose that can be wrong with a network.
 pub(crate) fn with_faults(binary: &Path, report: &mut Report) -> Result<()> {
     faults::run(binary, report)
+}
+
+/// Lets a network go on for as long as it is told, over restarts of the server.
+pub(crate) fn soak(binary: &Path, options: &SoakOptions, report: &mut Report) {
+    soak::run(binary, options, report);
 }
 
 /// Kills the server at every step to the disk, and its readers; takes its power, and that of who replaces segments.

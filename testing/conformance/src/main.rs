@@ -15,6 +15,7 @@
 //! * `jetstream-model` – the same at several seeds, every path compared with the model of the network.
 //! * `jetstream-faults` – everything that can be wrong with a network, and what must come of it.
 //! * `jetstream-crashes` – that server killed and without power at every step to the disk, its readers killed and resumed.
+//! * `jetstream-soak` – that server and a network that never rests, over restarts for as long as it is told.
 //! * `many-streams` – 100,000 streams, a restart, and a bounded number of open files.
 //! * `full-disk` – a disk without room, and a write the kernel refuses.
 //! * `websockets` – this project's WebSockets against those of npm `ws` and `PyPI` `websockets`, both ways.
@@ -116,6 +117,9 @@ enum Claim {
     /// `alluvium jetstream serve` killed and without power at every step to the disk, and `tail` and `backfill` killed and
     /// resumed.
     JetstreamCrashes,
+    /// `alluvium jetstream serve` over restarts for as long as it is told: two subscribers and the files have everything as it
+    /// happened, and nothing grows.
+    JetstreamSoak(jetstream::SoakOptions),
     /// Replaces a segment: the process that `jetstream-crashes` kills meanwhile.
     #[command(hide = true)]
     ReplaceSegment(jetstream::ReplaceOptions),
@@ -187,6 +191,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::JetstreamModel => jetstream::against_model(&binary, &mut report),
         Claim::JetstreamFaults => jetstream::with_faults(&binary, &mut report)?,
         Claim::JetstreamCrashes => jetstream::with_crashes(&binary, &mut report)?,
+        Claim::JetstreamSoak(options) => jetstream::soak(&binary, &options, &mut report),
         // It was done before: it needs no server.
         Claim::ReplaceSegment(_) => {}
         Claim::ManyStreams(options) => many_streams::run(&binary, &options, &mut report)?,

@@ -11,7 +11,7 @@ mod buckets;
 mod checker;
 mod client;
 mod feeds;
-mod growth;
+pub(crate) mod growth;
 mod lie;
 mod samples;
 mod stats;
@@ -95,7 +95,7 @@ pub(crate) struct Options {
     lies: bool,
 }
 
-fn duration(text: &str) -> Result<Duration> {
+pub(crate) fn duration(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().with_context(|| format!("`{text}` is no number with s, m or h"))?;
     let seconds = match &text[digits.len()..] {

@@ -163,6 +163,11 @@ pub(super) const STEPS: &[Step] = &[
         run: || black_box("jetstream-crashes"),
     },
     Step {
+        name: "jetstream-soak",
+        about: "a short soak of a Jetstream with two restarts, and every lie that it must notice",
+        run: || conformance(&["jetstream-soak", "--duration", "12s", "--restart-every", "4s"]),
+    },
+    Step {
         name: "jetstream-planted",
         about: "bugs that the tests of the Jetstream must find",
         run: jetstream_planted,

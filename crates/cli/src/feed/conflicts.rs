@@ -1,6 +1,6 @@
 //! `alluvium feed conflicts`: what lost its place, so that nothing is lost without a word.
 
-use alluvium_feed_client::{Conflict, Id, SyncStatus};
+use alluvium_feed_client::{Conflict, Id, Refused, SyncStatus};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -21,11 +21,25 @@ pub(super) fn told(opened: &Opened, status: &SyncStatus) -> Result<(), Failure> 
         return Err(Failure::Conflict(described(opened)?));
     }
     if status.blocks_refused > 0 {
-        let reason = status.last_error.as_deref().unwrap_or("the server refuses them");
-        let text = format!("{} refused, still in the file: {reason}", blocks(status.blocks_refused));
-        return Err(Failure::Conflict(text));
+        return Err(Failure::Conflict(refused(status)));
     }
     Ok(())
+}
+
+/// What was refused, and the way to go on, for people.
+pub(super) fn refused(status: &SyncStatus) -> String {
+    let told: Vec<String> = status.refused.iter().take(TOLD_MAX).map(of_feed).collect();
+    let more = if status.refused.len() > told.len() { "; …" } else { "" };
+    format!(
+        "{} not pushed and still in the file: {}{more}; `feed sync --retry-refused` tries again",
+        blocks(status.blocks_refused),
+        told.join("; ")
+    )
+}
+
+/// What of a feed was refused, and why.
+pub(super) fn of_feed(refused: &Refused) -> String {
+    format!("{} of `{}`: {}", refused.blocks, refused.feed_id, refused.reason)
 }
 
 /// What is set aside, and the ways to go on, for people.

@@ -148,10 +148,11 @@ pub(super) fn while_synchronising(
     ended
 }
 
-/// Tells once that the server is away, and once that it is back; and whenever more blocks are set aside.
+/// Tells once that the server is away, and once that it is back; and whenever more blocks are refused or set aside.
 #[derive(Default)]
 struct Trouble {
     is_on: bool,
+    refused: u64,
     conflicts: u64,
 }
 
@@ -167,6 +168,10 @@ impl Trouble {
             _ => {}
         }
         self.is_on = status.last_error.is_some();
+        if status.blocks_refused > self.refused {
+            place.notes().note(conflicts::refused(&status));
+        }
+        self.refused = status.blocks_refused;
         if status.conflicts > self.conflicts {
             place.notes().note(conflicts::described(opened)?);
         }

@@ -1,10 +1,10 @@
 //! `alluvium feed status`: who writes here, and how far the file is.
 
-use alluvium_feed_client::{Id, SyncStatus};
+use alluvium_feed_client::{Id, Refused, SyncStatus};
 use clap::Args;
 use serde::Serialize;
 
-use super::conflicts::blocks;
+use super::conflicts::{self, blocks};
 use super::place::{Opened, Place, now_ms};
 use super::{failure, print};
 use crate::stream::failure::Failure;
@@ -28,11 +28,30 @@ struct Report<'a> {
     blocks_to_push: u64,
     blocks_to_pull: u64,
     blocks_refused: u64,
+    /// Of which feeds, and why.
+    refused: Vec<Refusal<'a>>,
     conflicts: u64,
     backfilling: &'a [Id],
     last_ok_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<&'a str>,
+}
+
+/// What of a feed is not pushed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refusal<'a> {
+    feed: &'a Id,
+    blocks: u64,
+    reason: &'a str,
+    refused_at: u64,
+}
+
+impl<'a> From<&'a Refused> for Refusal<'a> {
+    fn from(refused: &'a Refused) -> Self {
+        let Refused { feed_id, blocks, reason, refused_at } = refused;
+        Self { feed: feed_id, blocks: *blocks, reason, refused_at: *refused_at }
+    }
 }
 
 pub(super) fn run(place: &Place, args: &StatusArgs) -> Result<(), Failure> {
@@ -54,6 +73,9 @@ pub(super) fn run(place: &Place, args: &StatusArgs) -> Result<(), Failure> {
     print::line(format_args!("position  {}", status.position))?;
     for feed in &status.backfilling {
         print::line(format_args!("fetching  {feed}"))?;
+    }
+    for refused in &status.refused {
+        print::line(format_args!("refused   {}", conflicts::of_feed(refused)))?;
     }
     if status.conflicts > 0 {
         print::line(format_args!("conflicts {}", status.conflicts))?;
@@ -102,6 +124,7 @@ pub(super) fn print_json(opened: &Opened, status: &SyncStatus) -> Result<(), Fai
         blocks_to_push: status.blocks_to_push,
         blocks_to_pull: status.blocks_to_pull,
         blocks_refused: status.blocks_refused,
+        refused: status.refused.iter().map(Refusal::from).collect(),
         conflicts: status.conflicts,
         backfilling: &status.backfilling,
         last_ok_at: status.last_ok_at,

@@ -15,7 +15,10 @@ Ends once nothing is left to do. With --follow it goes on: what other commands a
 and what others append at the server comes within moments.
 
 A server that cannot be reached is waited for until --give-up-after; with --follow, for ever. Nothing is lost or \
-doubled by stopping it, by killing it, or by a server that was restored from a backup: what it has lost is pushed again.";
+doubled by stopping it, by killing it, or by a server that was restored from a backup: what it has lost is pushed again.
+
+A block that the server refuses for good stays in the file and holds up no other; `feed status` says which feed it is of, \
+and why. It is tried again with --retry-refused only.";
 
 /// Arguments of `alluvium feed sync`.
 #[derive(Debug, Args)]
@@ -24,6 +27,10 @@ pub(super) struct SyncArgs {
     #[arg(long)]
     follow: bool,
 
+    /// First let blocks that were refused be tried again.
+    #[arg(long)]
+    retry_refused: bool,
+
     /// Print the state afterwards as a JSON object on standard output.
     #[arg(long, conflicts_with = "follow")]
     json: bool,
@@ -31,6 +38,9 @@ pub(super) struct SyncArgs {
 
 pub(super) fn run(place: &Place, args: &SyncArgs) -> Result<(), Failure> {
     let opened = place.open()?;
+    if args.retry_refused {
+        opened.space.retry_refused(None).map_err(failure::replica)?;
+    }
     let marker = watch_over(Work::Appending, place.notes(), None)?;
     if args.follow {
         let mut last = None;

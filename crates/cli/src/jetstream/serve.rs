@@ -46,9 +46,8 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let code = match &error {
             StartError::InUse(_) => EXIT_LOCKED,
-            StartError::Foreign(_) | StartError::Version { .. } => EXIT_DATA,
             StartError::Archive(error) if error.io_source().is_some() => EXIT_IO,
-            StartError::Archive(_) => EXIT_DATA,
+            StartError::Archive(_) | StartError::Foreign(_) | StartError::Version { .. } => EXIT_DATA,
             StartError::Directory { .. } | StartError::Store(_) | StartError::Thread => EXIT_IO,
             StartError::Ingest(_) => EXIT_CONFIG,
         };

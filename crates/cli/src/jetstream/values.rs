@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use ureq::http::Uri;
+use ureq::http::uri::Authority;
 
 /// Most subscribers of a server. Each takes a descriptor, and hardly a system gives more than this to one process.
 pub(super) const SUBSCRIBERS_MAX: u64 = 1_000_000;
@@ -52,7 +53,7 @@ pub(super) fn url(
         if !uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)) {
             return Err(told(&"the scheme is another one"));
         }
-        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
         let host = uri.host().unwrap_or_default();
         if host.is_empty() || authority.contains('@') {
             return Err(told(&"there is no host alone"));

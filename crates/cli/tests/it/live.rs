@@ -90,7 +90,7 @@ fn text_that_is_cut_anywhere_arrives_whole_and_is_taken_up_at_any_offset() {
 fn subscribers_who_share_events_also_share_what_is_unfinished() {
     for server in Server::of_each_store("") {
         put(&server, "s", &[TEXT], b"");
-        let mut subscribers: Vec<Events> = (0..3).map(|_| subscribe(&server, "s", "now")).collect();
+        let mut subscribers: Vec<Events> = (0..6).map(|_| subscribe(&server, "s", "now")).collect();
         let mut texts = vec![String::new(); subscribers.len()];
         for events in &mut subscribers {
             next(events);
@@ -103,7 +103,7 @@ fn subscribers_who_share_events_also_share_what_is_unfinished() {
                 text.push_str(&data.unwrap_or_default());
             }
         }
-        assert_eq!(texts, ["x\u{1f600}y"; 3]);
+        assert_eq!(texts, ["x\u{1f600}y"; 6]);
     }
 }
 

@@ -5,6 +5,7 @@
 mod buckets;
 mod configuration;
 mod contract;
+mod fan_out;
 mod feeds;
 mod inspect;
 mod jetstream;
@@ -23,4 +24,5 @@ mod slow_readers;
 mod sqlite;
 mod stream;
 mod support;
+mod tls;
 mod top;

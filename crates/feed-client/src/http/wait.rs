@@ -23,8 +23,12 @@ const ANSWER_TIME: Duration = Duration::from_secs(15);
 const PAUSE_MS_MIN: u64 = 250;
 /// The longest pause, in milliseconds.
 const PAUSE_MS_MAX: u64 = 30_000;
-/// Empty answers that came at once, in a row, after which the server counts as one that doesn't wait.
+/// Longest pause that is taken from the server, in milliseconds.
+const TOLD_MS_MAX: u64 = 300_000;
+/// Answers that came at once and brought nothing, in a row, after which the server counts as one that doesn't wait.
 const EARLY_MAX: u32 = 3;
+/// Shortest time from one question to the next, in milliseconds. News that come faster are one hint.
+const BETWEEN_MS_MIN: u64 = 50;
 
 /// A thread that waits for news about one subscription. It ends, at the latest with its next answer, when this is dropped.
 #[derive(Debug)]
@@ -56,7 +60,7 @@ impl Wait {
             stop,
             is_live: Arc::clone(&is_live),
             failures: 0,
-            early: 0,
+            luck: Luck::default(),
         };
         thread::Builder::new().name("feed-wait".to_owned()).spawn(move || waiter.run()).ok()?;
         Some(Self { subscription, is_live, _alive: alive })
@@ -83,7 +87,43 @@ struct Waiter {
     stop: Receiver<()>,
     is_live: Arc<AtomicBool>,
     failures: u32,
+    luck: Luck,
+}
+
+/// What an answer comes to.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Step {
+    /// There is something new.
+    Tell,
+    /// There is not, and the server has waited for it.
+    Ask,
+    /// The server doesn't wait, or says that there is something new and has come no further: it is left alone for a while.
+    Pause,
+}
+
+/// How the server has answered of late.
+#[derive(Debug, Default)]
+struct Luck {
     early: u32,
+}
+
+impl Luck {
+    /// What an answer comes to that was asked with `after`; `has_waited` if it took as long as one that was waited for.
+    fn step(&mut self, page: &QueryResponse, after: u64, has_waited: bool) -> Step {
+        // A server that is set back has something to tell as well.
+        let has_news = !page.blocks.is_empty() || page.max_position < after;
+        let has_moved = page.max_position != after;
+        if has_waited || (has_news && has_moved) {
+            self.early = 0;
+            return if has_news { Step::Tell } else { Step::Ask };
+        }
+        self.early += 1;
+        match (self.early > EARLY_MAX, has_news) {
+            (true, _) => Step::Pause,
+            (false, true) => Step::Tell,
+            (false, false) => Step::Ask,
+        }
+    }
 }
 
 impl Waiter {
@@ -127,23 +167,22 @@ impl Waiter {
 
     /// Looks at a page. True if nothing more is to be waited for.
     fn take(&mut self, page: &QueryResponse, began_ms: u64) -> bool {
-        self.failures = 0;
-        // A server that is set back has something to tell as well.
-        let has_news = !page.blocks.is_empty() || page.max_position < self.after;
-        self.after = page.max_position;
-        if has_news {
-            self.early = 0;
-            self.is_live.store(true, Ordering::Release);
-            return self.tell(page.max_position);
-        }
         let waited = Duration::from_millis(self.env.clock.now_ms().saturating_sub(began_ms));
-        if waited >= self.exchange.wait / 4 {
-            self.early = 0;
+        let step = self.luck.step(page, self.after, waited >= self.exchange.wait / 4);
+        self.after = page.max_position;
+        if step == Step::Pause {
+            return self.pause(None);
+        }
+        self.failures = 0;
+        if self.luck.early == 0 {
             self.is_live.store(true, Ordering::Release);
+        }
+        if step == Step::Ask {
             return false;
         }
-        self.early += 1;
-        self.early > EARLY_MAX && self.pause(None)
+        let rest = Duration::from_millis(BETWEEN_MS_MIN).saturating_sub(waited);
+        self.tell(page.max_position)
+            || (!rest.is_zero() && self.stop.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected))
     }
 
     /// Gives the hint. True if nobody listens any more.
@@ -158,15 +197,59 @@ impl Waiter {
         matches!(self.hints.try_send(hint), Err(mpsc::error::TrySendError::Closed(_)))
     }
 
-    /// Waits after a failure: as long as was told, else a time drawn below a bound that doubles. True if it was stopped
+    /// Waits after a failure: as long as was told, within reason, else a time drawn below a bound that doubles. True if it was stopped
     /// meanwhile.
     fn pause(&mut self, told_ms: Option<u64>) -> bool {
         self.is_live.store(false, Ordering::Release);
         let bound = (PAUSE_MS_MIN << self.failures.min(16)).min(PAUSE_MS_MAX);
         self.failures = self.failures.saturating_add(1);
         let drawn = bound / 10 + self.env.random.next_u64() % (bound - bound / 10);
-        let pause_ms = told_ms.map_or(drawn, |told_ms| told_ms + drawn / 4);
+        let pause_ms = told_ms.map_or(drawn, |told_ms| told_ms.min(TOLD_MS_MAX) + drawn / 4);
         let waited = self.stop.recv_timeout(Duration::from_millis(pause_ms));
         waited == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_feed_protocol::{Encoding, Token};
+
+    fn page(max_position: u64, has_block: bool) -> QueryResponse {
+        let block = r#"{"feedId":"f","position":1,"sequence":0,"actorId":"a","data":""}"#;
+        let blocks =
+            if has_block { vec![Encoding::Json.decode(block.as_bytes()).unwrap()] } else { Vec::new() };
+        QueryResponse {
+            blocks,
+            max_position,
+            next_cursor: max_position,
+            server_token: Token::from_random(1),
+            ..Encoding::Json
+                .decode(br#"{"requestId":"r","blocks":[],"nextCursor":0,"hasMore":false,"serverToken":"t","maxPosition":0}"#)
+                .unwrap()
+        }
+    }
+
+    /// The steps after the same answer, given a number of times.
+    fn steps(page: &QueryResponse, after: u64, has_waited: bool) -> Vec<Step> {
+        let mut luck = Luck::default();
+        (0..5).map(|_| luck.step(page, after, has_waited)).collect()
+    }
+
+    #[test]
+    fn a_server_that_waits_is_asked_at_once_and_news_are_told() {
+        assert_eq!(steps(&page(5, false), 5, true), [Step::Ask; 5]);
+        assert_eq!(steps(&page(6, true), 5, false), [Step::Tell; 5]);
+        assert_eq!(steps(&page(3, false), 5, false), [Step::Tell; 5]);
+    }
+
+    #[test]
+    fn a_server_that_answers_at_once_and_gets_nowhere_is_left_alone() {
+        let nothing = steps(&page(5, false), 5, false);
+        assert_eq!(nothing, [Step::Ask, Step::Ask, Step::Ask, Step::Pause, Step::Pause]);
+        let the_same_again = steps(&page(5, true), 5, false);
+        assert_eq!(the_same_again, [Step::Tell, Step::Tell, Step::Tell, Step::Pause, Step::Pause]);
+        let of_others = steps(&page(9, false), 5, false);
+        assert_eq!(of_others, [Step::Ask, Step::Ask, Step::Ask, Step::Pause, Step::Pause]);
     }
 }

@@ -1,20 +1,16 @@
 //! What an answer means.
 
 use alluvium_feed_protocol::{
-    AppendResponse, ClientAction, ErrorCode, ErrorResponse, Id, ListFeedsResponse, QueryResponse, RequestId,
-    Response, SubscribeResponse, Token,
+    AppendResponse, Id, ListFeedsResponse, QueryResponse, RequestId, Response, SubscribeResponse, Token,
 };
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::{InFlight, Kind, OpenStart, Session, Subscription};
+use super::{InFlight, Kind, OpenStart, Session, Subscription, Way};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
-use crate::{Replica, ReplicaError, ReplicaResult, history, replicate};
-
-/// Answers that lead to nothing and are followed by the next request at once.
-const IN_VAIN_MAX: u32 = 5;
+use crate::{Replica, ReplicaResult, history, replicate};
 
 /// How an answer left things.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -84,14 +80,12 @@ impl Replica {
         };
         match taken {
             Ok(Taken::Done) => {
-                session.in_vain = 0;
                 // These were asked with what is known of the history; the others were not.
                 session.is_confirmed |= matches!(
                     request.kind,
                     Kind::Probe { .. } | Kind::Tail { .. } | Kind::Behind { .. } | Kind::Push { .. }
                 );
-                let retry = if request.kind.is_push() { &mut session.push } else { &mut session.pull };
-                retry.succeed();
+                session.retry(&request.kind).ease();
                 Ok(())
             }
             Ok(Taken::Discarded) => self.again(space, session, &request.kind, "the history has changed"),
@@ -178,11 +172,14 @@ impl Replica {
             }
             apply::check_page(page, cursor)?;
             let up_to = page.next_cursor.min(state.tail.position);
+            if up_to <= cursor {
+                return Err(Unusable::Nonsense("a page that leads nowhere"));
+            }
             let lanes = lanes::all(transaction, space)?;
             let is_asked = |lane: &Lane| lane.pulled_to == Some(cursor) && feeds.contains(&lane.feed);
             let asked: Vec<Lane> = lanes.into_iter().filter(is_asked).collect();
             let space_key = spaces::find_or_create(transaction, space)?.key;
-            let whole = Asked { space_key, space, lanes: &asked, cursor, up_to, now_ms };
+            let whole = Asked { space_key, space, feeds, lanes: &asked, cursor, up_to, now_ms };
             if apply::page(transaction, &whole, page)? {
                 session.push_at(now_ms);
             }
@@ -192,6 +189,7 @@ impl Replica {
             state.see(Place { position: page.next_cursor, check: page.check });
             ok(&mut state, now_ms);
             state::store(transaction, space, &state)?;
+            session.come_to(Way::Behind, up_to);
             session.pull_at(now_ms);
             Ok(Taken::Done)
         })
@@ -205,9 +203,13 @@ impl Replica {
         rows: &[i64],
     ) -> Result<Taken, Unusable> {
         let now_ms = self.now_ms();
-        self.database.write::<_, Unusable>(|transaction| {
+        let taken = self.database.write::<_, Unusable>(|transaction| {
             let mut state = state::load(transaction, space)?;
-            self.meet(transaction, space, session, &mut state, &response.server_token)?;
+            // The history that was expected is named in the request: who answers by another one has not looked.
+            if self.meet(transaction, space, session, &mut state, &response.server_token)? {
+                state::store(transaction, space, &state)?;
+                return Ok(Taken::Discarded);
+            }
             let space_key = spaces::find_or_create(transaction, space)?.key;
             apply::positions(transaction, space_key, rows, response, &mut state, now_ms)?;
             #[cfg(feature = "planted-bugs")]
@@ -216,9 +218,18 @@ impl Replica {
                 state.tail = Place { position: state.tail.position.max(position), check: None };
             }
             ok(&mut state, now_ms);
-            Ok(state::store(transaction, space, &state)?)
+            state::store(transaction, space, &state)?;
+            Ok(Taken::Done)
         })?;
         session.push_due_ms = now_ms;
+        if taken == Taken::Discarded {
+            return Ok(taken);
+        }
+        session.come_to(Way::Push, response.positions.iter().copied().max().unwrap_or_default());
+        if !session.suspect.is_empty() {
+            // Of a feed that is taken again at least once, the next one may be, too.
+            session.suspects.ease();
+        }
         if let Some(blocks_max) = session.push_blocks_max {
             let doubled = blocks_max * 2;
             session.push_blocks_max = (doubled < self.options.push_blocks_max).then_some(doubled);
@@ -235,6 +246,9 @@ impl Replica {
         list: ListFeedsResponse,
     ) -> Result<Taken, Unusable> {
         let now_ms = self.now_ms();
+        if list.next_after.is_some() && list.next_after <= session.list_after {
+            return Err(Unusable::Nonsense("a list that leads nowhere"));
+        }
         self.database.write::<_, Unusable>(|transaction| {
             Ok(replicate::pick(transaction, space, &list.feeds, &self.actor, now_ms)?)
         })?;
@@ -253,6 +267,12 @@ impl Replica {
         feeds: Option<&Vec<i64>>,
     ) -> Result<Taken, Unusable> {
         let SubscribeResponse { subscription_id: id, server_token, .. } = answer;
+        let is_other = self.database.write::<_, Unusable>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            let is_other = self.meet(transaction, space, session, &mut state, &server_token)?;
+            state::store(transaction, space, &state)?;
+            Ok(is_other)
+        })?;
         // By the clock here: the authority's may be far off. If it ends earlier over there, that will be said.
         let expires_at = self.now_ms() + self.options.subscription_ms;
         match feeds {
@@ -262,12 +282,7 @@ impl Replica {
             }
             None => session.watch = Some((id, expires_at)),
         }
-        self.database.write::<_, Unusable>(|transaction| {
-            let mut state = state::load(transaction, space)?;
-            self.meet(transaction, space, session, &mut state, &server_token)?;
-            Ok(state::store(transaction, space, &state)?)
-        })?;
-        Ok(Taken::Done)
+        Ok(if is_other { Taken::Discarded } else { Taken::Done })
     }
 
     /// Whether a page belongs to the history that is known here. If not, what is known is given up accordingly.
@@ -314,86 +329,6 @@ impl Replica {
             session.doubt(self.options.pulls, self.now_ms());
         }
         Ok(had_one)
-    }
-
-    fn refused(
-        &mut self,
-        space: &Id,
-        session: &mut Session,
-        kind: &Kind,
-        error: &ErrorResponse,
-    ) -> ReplicaResult<()> {
-        let reason = format!("{}: {}", error.code, error.message);
-        match error.action() {
-            ClientAction::Wait => self.back_off(space, session, kind, error.retry_after_ms, &reason),
-            ClientAction::Resubscribe => {
-                session.subscription = None;
-                session.watch = None;
-                self.again(space, session, kind, &reason)
-            }
-            ClientAction::Replay => {
-                session.is_probe_due = true;
-                self.again(space, session, kind, &reason)
-            }
-            ClientAction::Split => self.split(space, session, kind, &reason),
-            ClientAction::Park if kind.is_push() => self.split(space, session, kind, &reason),
-            ClientAction::Stop if kind.is_push() && error.code == ErrorCode::Forbidden.as_str() => {
-                self.split(space, session, kind, &reason)
-            }
-            ClientAction::Park | ClientAction::Stop | ClientAction::Authenticate | ClientAction::Redirect => {
-                session.stopped =
-                    Some(error.url.as_ref().map_or(reason.clone(), |url| format!("{reason} ({url})")));
-                self.note_error(space, &reason)
-            }
-        }
-    }
-
-    /// A push that is refused as it stands is halved, until a single block is left: that one is set aside, so that it
-    /// holds up no other.
-    fn split(&mut self, space: &Id, session: &mut Session, kind: &Kind, reason: &str) -> ReplicaResult<()> {
-        match kind {
-            Kind::Push { rows } if rows.len() > 1 => session.push_blocks_max = Some(rows.len() / 2),
-            Kind::Push { rows } => {
-                session.parked.extend(rows);
-                return self.note_error(space, reason);
-            }
-            _ => {
-                let page_blocks = session.page_blocks.unwrap_or(self.options.page_blocks);
-                session.page_blocks = Some((page_blocks / 2).max(1));
-                return self.back_off(space, session, kind, None, reason);
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks again at once, with what is known now; but not for ever without a pause.
-    fn again(&self, space: &Id, session: &mut Session, kind: &Kind, reason: &str) -> ReplicaResult<()> {
-        session.in_vain += 1;
-        if session.in_vain <= IN_VAIN_MAX {
-            return Ok(());
-        }
-        self.back_off(space, session, kind, None, reason)
-    }
-
-    fn back_off(
-        &self,
-        space: &Id,
-        session: &mut Session,
-        kind: &Kind,
-        told_ms: Option<u64>,
-        reason: &str,
-    ) -> ReplicaResult<()> {
-        let retry = if kind.is_push() { &mut session.push } else { &mut session.pull };
-        retry.fail(self.now_ms(), told_ms, &self.options, self.env.random.as_ref());
-        self.note_error(space, reason)
-    }
-
-    fn note_error(&self, space: &Id, reason: &str) -> ReplicaResult<()> {
-        self.database.write::<_, ReplicaError>(|transaction| {
-            let mut state = state::load(transaction, space)?;
-            state.last_error = Some(reason.to_owned());
-            Ok(state::store(transaction, space, &state)?)
-        })
     }
 
     pub(super) fn poll_ms(&self, session: &Session) -> u64 {

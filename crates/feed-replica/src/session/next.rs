@@ -1,5 +1,7 @@
 //! What to ask next.
 
+use std::collections::HashSet;
+
 use alluvium_feed_protocol::limits::NAMES_HARD_MAX;
 use alluvium_feed_protocol::{
     AppendRequest, Id, ListFeedsRequest, Push, QueryRequest, Request, RequestId, SubscribeRequest,
@@ -9,9 +11,9 @@ use alluvium_feed_store::{feeds, spaces};
 
 use super::{InFlight, Kind, Session};
 use crate::lanes::{self, Lane};
-use crate::outbox::Outbox;
+use crate::outbox::{Batch, Outbox, Size};
 use crate::state::{self, SyncState};
-use crate::{Replica, ReplicaError, ReplicaResult, replicate};
+use crate::{Replica, ReplicaError, ReplicaResult, refusal, replicate};
 
 /// A subscription is renewed so long before its end, or at half its life if that is shorter.
 const RENEW_BEFORE_MS: u64 = 300_000;
@@ -56,8 +58,7 @@ impl Replica {
         session.in_flight = waiting;
         let lost: Vec<InFlight> = lost;
         for request in lost {
-            let retry = if request.kind.is_push() { &mut session.push } else { &mut session.pull };
-            retry.fail(now_ms, None, &self.options, self.env.random.as_ref());
+            session.retry(&request.kind).fail(now_ms, None, &self.options, self.env.random.as_ref());
         }
     }
 
@@ -73,7 +74,8 @@ impl Replica {
             let view = view(transaction, space)?;
             let is_pull_free = self.options.pulls && session.pull.not_before_ms <= now_ms;
             let is_push_free = self.options.pushes && session.push.not_before_ms <= now_ms;
-            let probe = (session.is_probe_due && (is_pull_free || is_push_free)).then(|| probe(&view));
+            let is_probe_free = session.is_probe_due && session.pull.not_before_ms <= now_ms;
+            let probe = is_probe_free.then(|| probe(&view));
             if probe.is_some() {
                 return Ok(probe);
             }
@@ -88,8 +90,11 @@ impl Replica {
                 let is_push = (side == 0) == session.is_pushs_turn;
                 if is_push && is_push_free && !session.is_replaying {
                     chosen = self.push(transaction, session, &view, now_ms)?;
-                } else if !is_push && is_pull_free {
-                    chosen = self.pull(transaction, session, &view, now_ms)?;
+                } else if !is_push && self.options.pulls {
+                    chosen = self.list(session, &view, now_ms);
+                    if chosen.is_none() && is_pull_free {
+                        chosen = self.pull(transaction, session, &view, now_ms)?;
+                    }
                 }
                 if chosen.is_some() {
                     session.is_pushs_turn = !is_push;
@@ -111,6 +116,23 @@ impl Replica {
         Ok(Some(request))
     }
 
+    /// The next step towards knowing which feeds selectors pick.
+    fn list(&self, session: &Session, view: &View, now_ms: u64) -> Choice {
+        // The start that a rule stands for is found out first.
+        if !view.has_selectors || view.open_start.is_some() || session.lists.not_before_ms > now_ms {
+            return None;
+        }
+        let renew_at = |expires_at: u64| expires_at.saturating_sub(self.renew_before_ms());
+        if session.watch.as_ref().is_none_or(|(_, expires_at)| renew_at(*expires_at) <= now_ms) {
+            return Some(self.watch(session));
+        }
+        if session.list_due_ms > now_ms {
+            return None;
+        }
+        let after = session.list_after.clone();
+        Some((Request::ListFeeds(ListFeedsRequest { after, ..ListFeedsRequest::default() }), Kind::List))
+    }
+
     fn pull(
         &self,
         connection: &Connection,
@@ -120,19 +142,6 @@ impl Replica {
     ) -> ReplicaResult<Choice> {
         if view.open_start.is_some() {
             return Ok(Some(probe(view)));
-        }
-        if view.has_selectors {
-            let renew_at = |expires_at: u64| expires_at.saturating_sub(self.renew_before_ms());
-            if session.watch.as_ref().is_none_or(|(_, expires_at)| renew_at(*expires_at) <= now_ms) {
-                return Ok(Some(self.watch(session)));
-            }
-            if session.list_due_ms <= now_ms {
-                let after = session.list_after.clone();
-                return Ok(Some((
-                    Request::ListFeeds(ListFeedsRequest { after, ..ListFeedsRequest::default() }),
-                    Kind::List,
-                )));
-            }
         }
         let tail: Vec<i64> = view.lanes.iter().filter(|lane| lane.is_tail()).map(|lane| lane.feed).collect();
         if !tail.is_empty()
@@ -259,7 +268,7 @@ impl Replica {
             space_key: view.space_key,
             actor: &self.actor,
             repush: self.options.repush,
-            parked: &session.parked,
+            left_out: &session.left_out,
         };
         let mut blocks_max = session.push_blocks_max.unwrap_or(self.options.push_blocks_max);
         let mut bytes_max = self.options.push_bytes_max;
@@ -268,9 +277,19 @@ impl Replica {
             // A message is in one frame, and its blocks count more than they mostly take there.
             bytes_max = bytes_max.min(limits.append_bytes_max).min(limits.frame_bytes_max / 4 * 3);
         }
-        let batch = outbox.batch(connection, blocks_max, bytes_max)?;
+        let size = Size { blocks_max, bytes_max };
+        let mut batch = batch(connection, &outbox, (&session.suspect, false), size, now_ms)?;
+        let mut idle_until_ms = now_ms + PUSH_IDLE_MS;
+        if batch.rows.is_empty() && !session.suspect.is_empty() {
+            let is_free = session.suspects.not_before_ms <= now_ms;
+            batch = self::batch(connection, &outbox, (&session.suspect, true), size, now_ms)?;
+            if !batch.rows.is_empty() && !is_free {
+                idle_until_ms = session.suspects.not_before_ms;
+                batch.rows.clear();
+            }
+        }
         if batch.rows.is_empty() {
-            session.push_due_ms = now_ms + PUSH_IDLE_MS;
+            session.push_due_ms = idle_until_ms;
             return Ok(None);
         }
         let QueryRequest { expected_server_token, expected_position, expected_check, .. } =
@@ -288,6 +307,25 @@ impl Replica {
 
     fn renew_before_ms(&self) -> u64 {
         RENEW_BEFORE_MS.min(self.options.subscription_ms / 2)
+    }
+}
+
+/// What is pushed next. What no message can carry is set aside.
+fn batch(
+    connection: &Connection,
+    outbox: &Outbox<'_>,
+    suspect: (&HashSet<i64>, bool),
+    size: Size,
+    now_ms: u64,
+) -> ReplicaResult<Batch> {
+    loop {
+        let batch = outbox.batch(connection, suspect, size)?;
+        for (row, reason) in &batch.unsendable {
+            refusal::set(connection, *row, reason, now_ms)?;
+        }
+        if !batch.rows.is_empty() || batch.unsendable.is_empty() {
+            return Ok(batch);
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use alluvium_feed_protocol::{Block, BlocksPushed, Id, QueryResponse, RequestId};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::Session;
 use super::answer::{Taken, lanes_behind, ok};
+use super::{Session, Way};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
@@ -78,6 +78,7 @@ impl Replica {
         let asked = Asked {
             space_key: spaces::find_or_create(transaction, space)?.key,
             space,
+            feeds,
             lanes: &tail,
             cursor,
             up_to: page.next_cursor,
@@ -88,6 +89,7 @@ impl Replica {
         }
         state.tail = Place { position: page.next_cursor, check: page.check };
         state.see(state.tail);
+        session.come_to(Way::Tail, page.next_cursor);
         let missing = page.max_position.saturating_sub(page.next_cursor);
         state.blocks_to_pull = if page.has_more { missing.max(1) } else { 0 };
         if page.has_more {

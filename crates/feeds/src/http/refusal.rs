@@ -29,6 +29,10 @@ pub(crate) enum Refusal {
     Gate(ErrorCode),
     #[error("`offset` or `live` is not valid")]
     Query,
+    #[error("the offset is of another history than the space has now: begin again at `-1`")]
+    OtherHistory,
+    #[error("blocks that followed on the offset were removed: begin again at `-1`")]
+    Pruned,
     #[error("{0}")]
     Parameter(&'static str),
     #[error(transparent)]
@@ -64,6 +68,8 @@ impl Refusal {
                 ErrorResponse { request_id: failed.request_id, ..error(ErrorCode::BadRequest, message) },
             ),
             Self::Handshake(failed) => (failed.status().as_u16(), error(ErrorCode::BadRequest, message)),
+            // What durable streams have for what is not there any more; as an error of the protocol it has 409.
+            Self::OtherHistory | Self::Pruned => (410, error(ErrorCode::ServerReset, message)),
             Self::Gate(code) => (code.http_status(), error(code, message)),
             Self::Answer(answer) => (status_of(&answer), *answer),
         };

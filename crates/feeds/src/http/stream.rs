@@ -1,17 +1,24 @@
 //! A feed as a read-only durable stream: one JSON message per block, the offset standing for the position.
 //!
-//! The same log through another door, for any client of that protocol: catch-up, long-poll and server-sent events. An
-//! offset is `<position>_0000000000000000`, sixteen hexadecimal digits each; `-1` is the start and `now` the end. The
-//! stream is not closed and cannot be written to.
+//! The same log through another door, for any client of that protocol: catch-up, long-poll and server-sent events. What an
+//! [`offset`](super::offset) is made of is told there; `-1` is the start and `now` the end. The stream is not closed and
+//! cannot be written to.
+//!
+//! An offset that the space's history does not have, because the server was wiped or set back, is answered `410 Gone`, and
+//! so is one after which blocks of the feed were removed: what the protocol has for what is not kept any more. The reader
+//! begins again at `-1`. A reader that is there when that happens gets the same answer to its long-poll, and has its event
+//! stream ended, so that it comes again with its last offset.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{Block, Encoding, Id, QueryRequest, QueryResponse};
 use alluvium_http::{Body, BodyError, Feed, Response};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 
+use super::offset::{From, Place};
 use super::refusal::Refusal;
 use super::{Request, State};
 use crate::principal::Principal;
@@ -29,13 +36,6 @@ enum Live {
     No,
     LongPoll,
     Sse,
-}
-
-/// Where a read begins.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum From {
-    After(u64),
-    Now,
 }
 
 /// One reader of one feed.
@@ -56,51 +56,73 @@ pub(super) async fn handle(
 ) -> Result<Response, Refusal> {
     let (from, live) = parse(request.uri().query().unwrap_or_default())?;
     let reader = Reader { state: Arc::clone(state), principal, space, feed };
-    let after = match from {
-        From::After(after) => after,
-        // Nothing is newer than the largest cursor; the answer tells where the end is.
-        From::Now => reader.page(alluvium_feed_protocol::limits::NUMBER_MAX, None).await?.next_cursor,
-    };
     if *request.method() == Method::HEAD {
-        let end = reader.page(alluvium_feed_protocol::limits::NUMBER_MAX, None).await?.next_cursor;
-        return Ok(respond(StatusCode::OK, end, true, Body::empty()));
+        return Ok(respond(StatusCode::OK, &reader.end().await?, true, Body::empty()));
     }
+    let place = match from {
+        From::After(place) => place,
+        From::Now => reader.end().await?,
+    };
     match live {
-        Live::Sse => reader.events(after).await,
+        Live::Sse => reader.events(place).await,
         Live::LongPoll => {
             let _waiting = reader.state.waiters.try_acquire().map_err(|_| Refusal::WaitersBusy)?;
             let wait = reader.state.options.long_poll_timeout;
-            let page = reader.page(after, Some(wait)).await?;
+            let page = reader.page(&place, Some(wait)).await?;
             if page.blocks.is_empty() {
-                return Ok(respond(StatusCode::NO_CONTENT, page.next_cursor, true, Body::empty()));
+                return Ok(respond(StatusCode::NO_CONTENT, &Place::after(&page), true, Body::empty()));
             }
             Ok(whole(&page))
         }
-        Live::No => Ok(whole(&reader.page(after, None).await?)),
+        Live::No => Ok(whole(&reader.page(&place, None).await?)),
     }
 }
 
 impl Reader {
-    /// What comes after a position. With `wait`, an empty page only once that time has passed, or the server stops.
-    async fn page(&self, after: u64, wait: Option<Duration>) -> Result<QueryResponse, Refusal> {
+    /// What comes after a place. With `wait`, an empty page only once that time has passed, or the server stops.
+    async fn page(&self, place: &Place, wait: Option<Duration>) -> Result<QueryResponse, Refusal> {
+        // Who is at the start has seen nothing of any history.
+        let token = place.token.clone().filter(|_| !place.is_start());
         let query = QueryRequest {
-            cursor: Some(after),
+            cursor: Some(place.position),
             feed_ids: Some(vec![self.feed.clone()]),
             limit: Some(PAGE_BLOCKS),
             max_bytes: Some(PAGE_BYTES),
             wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            expected_server_token: token,
+            expected_position: Some(place.position),
+            expected_check: place.check,
             ..QueryRequest::default()
         };
-        self.state.page(&self.principal, &self.space, query).await
+        let page = self.state.page(&self.principal, &self.space, query).await?;
+        if page.reset {
+            return Err(Refusal::OtherHistory);
+        }
+        // Who begins at the start gets what there is; who goes on would have a gap.
+        if !place.is_start() && !page.pruned.is_empty() {
+            return Err(Refusal::Pruned);
+        }
+        Ok(page)
     }
 
-    /// Everything after a position as events, and then whatever follows.
-    async fn events(self, after: u64) -> Result<Response, Refusal> {
+    /// The end of what is there.
+    async fn end(&self) -> Result<Place, Refusal> {
+        let query = QueryRequest {
+            // Nothing is newer than the largest cursor; the answer tells where the end is.
+            cursor: Some(NUMBER_MAX),
+            feed_ids: Some(vec![self.feed.clone()]),
+            ..QueryRequest::default()
+        };
+        Ok(Place::after(&self.state.page(&self.principal, &self.space, query).await?))
+    }
+
+    /// Everything after a place as events, and then whatever follows.
+    async fn events(self, place: Place) -> Result<Response, Refusal> {
         if self.state.waiters.available_permits() == 0 {
             return Err(Refusal::WaitersBusy);
         }
         // Read before the head is sent, so that what cannot be read is refused as such.
-        let first = self.page(after, None).await?;
+        let first = self.page(&place, None).await?;
         let mut response = http::Response::new(Body::live(move |feed| self.follow(feed, first)));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -126,36 +148,31 @@ impl Reader {
                 return Ok(());
             }
             let wait = if page.has_more { None } else { Some(left.min(HEARTBEAT)) };
-            page =
-                self.page(page.next_cursor, wait).await.map_err(|refusal| BodyError(refusal.to_string()))?;
+            let place = Place::after(&page);
+            page = self.page(&place, wait).await.map_err(|refusal| BodyError(refusal.to_string()))?;
         }
     }
 }
 
 /// A page as one response: an array of messages.
 fn whole(page: &QueryResponse) -> Response {
-    respond(StatusCode::OK, page.next_cursor, !page.has_more, Body::full(array(&page.blocks)))
+    respond(StatusCode::OK, &Place::after(page), !page.has_more, Body::full(array(&page.blocks)))
 }
 
-fn respond(status: StatusCode, next: u64, is_up_to_date: bool, body: Body) -> Response {
+fn respond(status: StatusCode, next: &Place, is_up_to_date: bool, body: Body) -> Response {
     let mut response = http::Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(offset) = HeaderValue::from_str(&offset(next)) {
+    if let Ok(offset) = HeaderValue::from_str(&next.to_text()) {
         headers.insert("stream-next-offset", offset);
     }
     if is_up_to_date {
         headers.insert("stream-up-to-date", HeaderValue::from_static("true"));
     }
-    headers.insert("stream-cursor", HeaderValue::from(next));
+    headers.insert("stream-cursor", HeaderValue::from(next.position));
     response
-}
-
-/// The token of a position.
-fn offset(position: u64) -> String {
-    format!("{position:016x}_{:016x}", 0)
 }
 
 /// Blocks as a JSON array, in one line.
@@ -173,7 +190,7 @@ fn events(page: &QueryResponse) -> Bytes {
         text.extend_from_slice(b"\n\n");
     }
     let control = serde_json::json!({
-        "streamNextOffset": offset(page.next_cursor),
+        "streamNextOffset": Place::after(page).to_text(),
         "streamCursor": page.next_cursor.to_string(),
         "upToDate": !page.has_more,
     });
@@ -188,7 +205,7 @@ fn parse(query: &str) -> Result<(From, Live), Refusal> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match name {
             "offset" if from.is_some() => return Err(Refusal::Query),
-            "offset" => from = Some(parse_offset(value)?),
+            "offset" => from = Some(From::parse(value).ok_or(Refusal::Query)?),
             "live" => {
                 live = match value {
                     "long-poll" => Live::LongPoll,
@@ -201,22 +218,9 @@ fn parse(query: &str) -> Result<(From, Live), Refusal> {
     }
     match (from, live) {
         (Some(from), live) => Ok((from, live)),
-        (None, Live::No) => Ok((From::After(0), Live::No)),
+        (None, Live::No) => Ok((From::After(Place::default()), Live::No)),
         (None, _) => Err(Refusal::Query),
     }
-}
-
-fn parse_offset(token: &str) -> Result<From, Refusal> {
-    match token {
-        "-1" => return Ok(From::After(0)),
-        "now" => return Ok(From::Now),
-        _ => {}
-    }
-    let position = token.strip_suffix("_0000000000000000").filter(|digits| digits.len() == 16);
-    let position = position.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    // One spelling only, as in the protocol.
-    let position = position.filter(|position| offset(*position) == token);
-    position.map(From::After).ok_or(Refusal::Query)
 }
 
 #[cfg(test)]
@@ -224,17 +228,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_have_one_spelling_and_sort_as_text() {
-        assert!(offset(9) < offset(10) && offset(255) < offset(4096));
-        assert_eq!(parse_offset(&offset(42)).unwrap(), From::After(42));
-        for bad in ["", "42", "+00000000000002a_0000000000000000", "000000000000002A_0000000000000000"] {
-            assert!(parse_offset(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_live_read_needs_an_offset() {
-        assert_eq!(parse("").unwrap(), (From::After(0), Live::No));
+        assert_eq!(parse("").unwrap(), (From::After(Place::default()), Live::No));
         assert_eq!(parse("offset=now&live=sse&cursor=7").unwrap(), (From::Now, Live::Sse));
         assert!(parse("live=sse").is_err() && parse("offset=-1&live=maybe").is_err());
         assert!(parse("offset=-1&offset=-1").is_err());

@@ -8,17 +8,17 @@ use alluvium_feed_protocol::{Request, Response};
 use crate::support::{Authority, append, block};
 
 /// The folder of the only space.
-fn folder(authority: &Authority) -> PathBuf {
+pub(crate) fn folder(authority: &Authority) -> PathBuf {
     let entries = fs::read_dir(authority.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.is_dir()).collect::<Vec<_>>().pop().expect("a space")
 }
 
-fn files(authority: &Authority) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn files(authority: &Authority) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = fs::read_dir(folder(authority)).unwrap().map(|entry| entry.unwrap().path());
     paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-fn put(files: &[(PathBuf, Vec<u8>)], wanted: &str) {
+pub(crate) fn put(files: &[(PathBuf, Vec<u8>)], wanted: &str) {
     for (path, bytes) in files.iter().filter(|(path, _)| path.to_str().unwrap().contains(wanted)) {
         #[expect(
             clippy::disallowed_methods,

@@ -36,14 +36,18 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("an answer in JSON")
     }
 }
 
 impl Site {
     pub(crate) fn open(gate: Arc<dyn Gate>, options: SurfaceOptions) -> Self {
-        let authority = Authority::new();
+        Self::over(Authority::new(), gate, options)
+    }
+
+    /// The surface over an authority that is there.
+    pub(crate) fn over(authority: Authority, gate: Arc<dyn Gate>, options: SurfaceOptions) -> Self {
         let shutdown = Shutdown::new();
         let surface = Surface::new(Arc::clone(authority.service()), gate, options, shutdown.clone());
         let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
@@ -57,6 +61,16 @@ impl Site {
         };
         let server = Server::start(listener, surface, options, shutdown).expect("threads");
         Self { authority, server }
+    }
+
+    /// Stops the surface and then the authority, whose folder stays.
+    pub(crate) fn stop(self) -> Authority {
+        let Self { mut authority, server } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(server.drain(LONG));
+        authority.service().close();
+        authority.service = None;
+        authority
     }
 
     pub(crate) fn anyone() -> Self {
@@ -92,7 +106,7 @@ impl Site {
     }
 }
 
-fn head_of(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
+pub(crate) fn head_of(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -298,7 +312,7 @@ fn an_event_stream_has_what_is_there_and_what_follows() {
     };
     until("event: data");
     assert!(until("data:[").contains("\"position\":1"));
-    assert!(until("streamNextOffset").contains("0000000000000001_0000000000000000"));
+    assert!(until("streamNextOffset").contains("\"0000000000000001_"));
     site.post(
         "append",
         Encoding::Json,

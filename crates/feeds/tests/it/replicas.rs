@@ -539,10 +539,12 @@ async fn a_choice_made_while_everything_is_pulled_anew_leaves_no_position_of_bef
     }
     let is_there = |peer: &Peer| peer.is_settled() && peer.read("f").iter().all(|block| block.0.is_some());
     writer.until(&authority, is_there).await;
-    let choices: [fn(&mut Replica); 4] = [
+    let choices: [fn(&mut Replica); 5] = [
         |replica| replica.replicate(&id("space"), &id("f"), From::Current).unwrap(),
         |replica| replica.replicate(&id("space"), &id("f"), From::Position(9)).unwrap(),
         |replica| replica.stop_replicating(&id("space"), &id("f"), Keep::All).unwrap(),
+        // They are the only copies, and nobody has confirmed that they are anywhere else.
+        |replica| replica.stop_replicating(&id("space"), &id("f"), Keep::Unpushed).unwrap(),
         |replica| replica.replicate(&id("space"), &id("f"), From::Beginning).unwrap(),
     ];
     for (number, choose) in choices.iter().enumerate() {

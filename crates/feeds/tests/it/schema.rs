@@ -78,7 +78,7 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     let older = "DROP INDEX subscriptions_owner; ALTER TABLE subscriptions DROP COLUMN address;
                  ALTER TABLE subscriptions DROP COLUMN awaitedFeedIds;
                  ALTER TABLE subscriptions DROP COLUMN awaitedBytes;
-                 DROP TABLE settings; DROP TABLE prunedChecks; ALTER TABLE replication DROP COLUMN fromTime;
+                 DROP TABLE settings; DROP TABLE prunedChecks; DROP TABLE refusals; ALTER TABLE replication DROP COLUMN fromTime;
                  ALTER TABLE feeds DROP COLUMN lastTimestamp;
                  DELETE FROM migrations WHERE version > 1;
                  INSERT INTO feeds (feedPrivateId, spaceId, feedId, headPosition) VALUES (1, 's', 'f', 7);
@@ -90,7 +90,7 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);
-        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4,5"]);
+        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4,5,6"]);
         assert!(strings(&connection, "SELECT CAST(position AS TEXT) FROM prunedChecks").is_empty());
         let tails = "SELECT spaceId || tailCursor || '/' || tailCheck FROM syncState ORDER BY spaceId";
         assert_eq!(strings(&connection, tails), ["ahead4/44", "behind3/33"]);

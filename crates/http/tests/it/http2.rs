@@ -69,6 +69,15 @@ async fn whole(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
     Ok(bytes)
 }
 
+/// The body of an answer over HTTP/2.
+pub(crate) fn body_of(server: &Server<Bodies>, path: &str) -> String {
+    within_long(async {
+        let mut client = connect(server, 65_535).await;
+        let answer = ask(&mut client, "GET", path, "").await;
+        String::from_utf8(whole(answer.into_body()).await.unwrap()).unwrap()
+    })
+}
+
 #[test]
 fn both_versions_are_spoken_on_one_port_with_the_same_answers() {
     let server = start(3, 0);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 
 mod http2;
+mod line;
 mod long_queries;
 mod requests;
 mod roaming;
@@ -79,7 +80,10 @@ impl Handler for Bodies {
                     Ok(())
                 })
             }
-            _ => Body::empty(),
+            path => match path.strip_prefix("/lined/") {
+                Some(bytes) => line::lined(bytes.parse().unwrap()),
+                None => Body::empty(),
+            },
         };
         Response::new(body)
     }

@@ -160,6 +160,11 @@ fn a_large_answer_and_an_upgrade_come_whole() {
     client.read_to_end(&mut answer).unwrap();
     assert!(answer.len() > 64 * 1024 * 1024 && answer.ends_with(b"xxxx"));
     let mut client = connect(&secured, &[]);
+    client.write_all(b"GET /lined/9 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("no line"), "past TLS: {answer}");
+    let mut client = connect(&secured, &[]);
     let request = "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: shout\r\n\r\nhello";
     client.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();

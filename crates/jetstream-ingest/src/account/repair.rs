@@ -11,35 +11,14 @@ use super::{Account, Context, FetchFailure, Note, Schedule, Step, Verdict, Waiti
 use crate::convert::{marker_row, resync_row};
 use crate::fetched::Fetched;
 use crate::frame::{Commit, Event, Sync};
-use crate::rules::Retry;
 use crate::state::{Asks, Cause, Chain, Change, Repair, ToldSync};
-
-/// Repairs of an account that were begun lately. It is forgotten with the account's place in memory: a bound on what an
-/// account can make us fetch of its server again and again, and nothing that must outlive a restart.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Recent {
-    since_ms: u64,
-    number: u32,
-}
-
-impl Recent {
-    /// When a repair that is begun now may fetch.
-    fn begin(&mut self, now_ms: u64, retry: &Retry) -> u64 {
-        if now_ms.saturating_sub(self.since_ms) >= retry.burst_ms {
-            *self = Self { since_ms: now_ms, number: 0 };
-        }
-        self.number = self.number.saturating_add(1);
-        if self.number <= retry.burst { now_ms } else { self.since_ms.saturating_add(retry.burst_ms) }
-    }
-}
 
 impl Account {
     /// Something is missing, up to `rev` at least: the repository is to be fetched.
     pub(super) fn miss(&mut self, cause: Cause, rev: &str, context: &Context<'_>, step: &mut Step) {
-        let recent = &mut self.recent;
         let waiting = self.waiting.get_or_insert_with(|| {
-            let due_ms = recent.begin(context.now_ms(), &context.rules.retry);
-            step.schedule = Some(Schedule::At(due_ms));
+            step.schedule = Some(Schedule::At(context.now_ms()));
+            let due_ms = context.now_ms();
             let repair =
                 Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms, asks: Asks::default() };
             Waiting { repair, sync: None, commits: VecDeque::new() }

@@ -9,7 +9,7 @@ use alluvium_jss::Kind;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Account, Context, Note, Schedule, Step};
+use super::{Account, Context, Note, Step};
 use crate::convert::marker_row;
 use crate::state::{Asks, Change, Hosting};
 
@@ -57,12 +57,7 @@ impl Account {
             return;
         }
         waiting.repair.asks = all;
-        // A repair that begins with this keeps its time.
-        let due_ms = match step.schedule {
-            Some(Schedule::At(due_ms)) => due_ms,
-            _ => context.now_ms(),
-        };
-        self.reschedule(due_ms, step);
+        self.reschedule(context.now_ms(), step);
     }
 
     /// An event said what was to be found out. Its repair remains, for what else was dropped.

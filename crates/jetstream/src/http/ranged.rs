@@ -184,12 +184,12 @@ fn range(
 
 /// The ranges that a header lists, cut at the end; empty ones lie outside. None if it is no list of ranges of bytes.
 fn parts(text: &str, len: u64) -> Option<Vec<Range<u64>>> {
-    let (unit, list) = text.split_once('=')?;
+    let (unit, specs) = text.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
     // A list may have empty elements (section 5.6.1.2).
-    let specs: Vec<&str> = list.split(',').map(str::trim).filter(|spec| !spec.is_empty()).collect();
+    let specs: Vec<&str> = specs.split(',').map(str::trim).filter(|spec| !spec.is_empty()).collect();
     if specs.is_empty() || specs.len() > RANGES_MAX {
         return None;
     }

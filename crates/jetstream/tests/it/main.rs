@@ -4,6 +4,7 @@ mod archive;
 mod bounds;
 mod live;
 mod long_filters;
+mod manners;
 mod old_cursors;
 mod stream;
 mod world;

@@ -136,7 +136,7 @@ mod tests {
             peer.read_exact(&mut got).await.unwrap();
             outgoing.push(Bytes::from_static(b"!"), Bytes::new());
             let write = std::future::poll_fn(|cx| outgoing.poll_write(&mut here, cx, || ()));
-            let (written, _) = tokio::join!(write, async {
+            let (written, ()) = tokio::join!(write, async {
                 let mut rest = vec![0; kept + 1];
                 peer.read_exact(&mut rest).await.unwrap();
                 got.extend(rest);

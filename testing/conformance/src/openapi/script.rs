@@ -319,6 +319,7 @@ fn feeds() -> Vec<Trial> {
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=-1&live=sse", 200),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=now&live=long-poll", 204),
         trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=x", 400),
+        trial("GET", stream, "/feeds/v1/spaces/x/streams/f?offset=0000000000ffffff_0000000000000000", 410),
         trial("GET", events, "/feeds/v1/spaces/x/events", 200),
         trial("GET", events, "/feeds/v1/spaces/x/events?cursor=x", 400),
     ];

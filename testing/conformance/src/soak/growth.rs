@@ -9,11 +9,11 @@ const RISE_MAX: f64 = 0.10;
 
 /// Values by time, in hours since the beginning.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Series(Vec<(f64, f64)>);
+pub(crate) struct Series(Vec<(f64, f64)>);
 
 /// The line through the second half of a series.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub(super) struct Fit {
+pub(crate) struct Fit {
     /// Of the second half.
     mean: f64,
     /// A unit an hour.
@@ -23,12 +23,12 @@ pub(super) struct Fit {
 }
 
 impl Series {
-    pub(super) fn push(&mut self, hours: f64, value: f64) {
+    pub(crate) fn push(&mut self, hours: f64, value: f64) {
         self.0.push((hours, value));
     }
 
     /// Least squares over what came after half of the time; `None` without two different times.
-    pub(super) fn second_half(&self) -> Option<Fit> {
+    pub(crate) fn second_half(&self) -> Option<Fit> {
         let (begin, end) = (self.0.first()?.0, self.0.last()?.0);
         let middle = f64::midpoint(begin, end);
         let half: Vec<(f64, f64)> = self.0.iter().copied().filter(|(at, _)| *at >= middle).collect();
@@ -46,16 +46,16 @@ impl Series {
 
 impl Fit {
     /// Whether it grew; `None` if it is too short to say.
-    pub(super) fn grew(&self, tolerance: f64) -> Option<bool> {
+    pub(crate) fn grew(&self, tolerance: f64) -> Option<bool> {
         let rise = self.slope * self.hours;
         (self.hours >= HOURS_MIN).then(|| rise > (RISE_MAX * self.mean).max(tolerance))
     }
 
-    pub(super) fn to_json(self, tolerance: f64) -> Value {
+    pub(crate) fn to_json(self, tolerance: f64) -> Value {
         json!({"mean": round(self.mean), "per_hour": round(self.slope), "grew": self.grew(tolerance)})
     }
 
-    pub(super) fn describe(&self, name: &str, unit: &str, tolerance: f64) -> String {
+    pub(crate) fn describe(&self, name: &str, unit: &str, tolerance: f64) -> String {
         let verdict = match self.grew(tolerance) {
             Some(true) => "GREW",
             Some(false) => "flat",
@@ -71,7 +71,7 @@ fn round(value: f64) -> f64 {
 
 /// A count as a number to calculate with.
 #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-pub(super) fn float(count: usize) -> f64 {
+pub(crate) fn float(count: usize) -> f64 {
     count as f64
 }
 

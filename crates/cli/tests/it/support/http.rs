@@ -121,8 +121,9 @@ impl Read for Chunks {
             let mut line = String::new();
             assert!(self.socket.read_line(&mut line)? > 0, "the response broke off");
             // An empty line ends a chunk.
-            if let Ok(size) = usize::from_str_radix(line.trim_end(), 16) {
-                (self.left, self.ended) = (size, size == 0);
+            if line != "\r\n" {
+                self.left = usize::from_str_radix(line.trim_end(), 16).unwrap();
+                self.ended = self.left == 0;
             }
         }
         let wanted = self.left.min(buffer.len());
@@ -134,7 +135,7 @@ impl Read for Chunks {
 }
 
 /// A live response, read event by event.
-pub(crate) struct Events(BufReader<Chunks>);
+pub(crate) struct Events(BufReader<Box<dyn Read + Send>>);
 
 impl Events {
     /// Subscribes, and checks that the response is an event stream.
@@ -142,7 +143,14 @@ impl Events {
         let (answer, socket) = open(address, &request("GET", target, &[], b""));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("content-type"), Some("text/event-stream"));
-        (answer, Self(BufReader::new(Chunks { socket, left: 0, ended: false })))
+        (answer, Self(BufReader::new(Box::new(Chunks { socket, left: 0, ended: false }))))
+    }
+
+    /// As [`subscribe`](Self::subscribe), with HTTP/1.0, which knows no chunks.
+    pub(crate) fn subscribe_old(address: &str, target: &str) -> Self {
+        let (answer, socket) = open(address, format!("GET {target} HTTP/1.0\r\n\r\n").as_bytes());
+        assert_eq!((answer.status, answer.header("transfer-encoding")), (200, None));
+        Self(BufReader::new(Box::new(socket)))
     }
 
     /// The next event as (name, data); `None` once the response has ended as it should.

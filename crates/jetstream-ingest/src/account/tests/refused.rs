@@ -245,25 +245,3 @@ fn commits_that_waited_for_a_key_are_not_taken_for_the_first_behind_one_that_was
     assert_eq!(step.rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["", "a", "b"]);
     assert_eq!(known.pending.load(Ordering::Relaxed), 0);
 }
-
-/// What an account says can make us fetch from its server, but not as often as it likes.
-#[test]
-fn repairs_of_one_account_begin_at_once_five_times_a_minute() {
-    let mut author = Author::new("alice");
-    let mut known = Known::new(&author);
-    let (start, burst) = (NOW_US / 1000, known.rules.retry.burst);
-    for (number, later_ms) in [(0..burst + 3, 0), (0..burst, 60_000)]
-        .into_iter()
-        .flat_map(|(numbers, later)| numbers.map(move |number| (number, later)))
-    {
-        known.now_us = (start + later_ms + u64::from(number)) * 1000;
-        let step = known.with(|account, context| account.dropped("", Asks::default(), context));
-        let now_ms = start + later_ms + u64::from(number);
-        let expected = if number < burst { now_ms } else { start + 60_000 };
-        assert_eq!(step.schedule, Some(Schedule::At(expected)), "number {number}, {later_ms} ms later");
-        let repair = known.account.repair().expect("a repair");
-        assert_eq!(repair.due_ms, expected);
-        author.sign();
-        assert_eq!(known.fetch(&author).schedule, Some(Schedule::Done));
-    }
-}

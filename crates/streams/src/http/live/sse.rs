@@ -10,6 +10,7 @@
 //! gets it too, because it is looked for in the bytes before the offset.
 
 mod events;
+mod fan_out;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -19,8 +20,12 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use self::events::{Events, Place};
-use super::renewal_period;
+pub(crate) use self::fan_out::FanOuts;
+use self::{
+    events::{Events, Place},
+    fan_out::{Membership, Seat, Standing},
+};
+use super::{Waited, renewal_period};
 use crate::{
     backend::Source,
     http::{
@@ -28,7 +33,7 @@ use crate::{
         error::Failure,
         headers::{NO_CACHE, STREAM_SSE_DATA_ENCODING, respond, set_incarnation},
     },
-    limits::{SSE_CYCLE_JITTER_PERCENT, SSE_HEARTBEAT, SSE_PIECE_BYTES},
+    limits::{SSE_CYCLE_JITTER_PERCENT, SSE_HEARTBEAT},
     state::State,
     waiters::{Kind, Waiting},
 };
@@ -48,13 +53,18 @@ pub(in crate::http) async fn handle(
     let jitter = streams.random_below(SSE_CYCLE_JITTER_PERCENT + 1);
     let jitter = streams.options.sse_cycle * u32::try_from(jitter).unwrap_or_default() / 100;
     let next = Place::find(&source, encoding, from).await?;
+    // Streams of the engine have seats: their readers see the tail without a query.
+    let seat = match &source {
+        Source::Engine(_) => Some(Seat::take(streams, head.incarnation)),
+        Source::Stored(_) => None,
+    };
     let mut subscription = Subscription {
         streams: Arc::clone(streams),
         path,
         source,
         encoding,
-        next,
-        cursor,
+        at: Standing { next, cursor },
+        seat,
         ends: Instant::now() + streams.options.sse_cycle + jitter,
         renewal: renewal_period(head.lifetime),
         _waiting: waiting,
@@ -78,9 +88,9 @@ struct Subscription {
     path: StreamPath,
     source: Source,
     encoding: SseEncoding,
-    next: Place,
-    /// The cursor of the last control event. It never goes back.
-    cursor: u64,
+    at: Standing,
+    /// Where the store lets subscribers be served together.
+    seat: Option<Seat>,
     ends: Instant,
     renewal: Option<Duration>,
     _waiting: Waiting,
@@ -134,18 +144,14 @@ impl Subscription {
         feed.send(std::mem::take(&mut events.first)).await;
         loop {
             if let Some(place) = events.place_after() {
-                self.next = place;
+                self.at.next = place;
                 return Ok(());
             }
-            match events.next(self.piece_bytes()).await {
+            match events.next(self.streams.sse_piece_bytes()).await {
                 Ok(piece) => feed.send(piece.unwrap_or_default()).await,
                 Err(fault) => return Err(broken(&fault)),
             }
         }
-    }
-
-    fn piece_bytes(&self) -> usize {
-        self.streams.options.responses.piece_bytes().min(SSE_PIECE_BYTES)
     }
 
     /// Waits for news, with a comment now and then. `false` when the response is to end.
@@ -154,12 +160,28 @@ impl Subscription {
         feed: &mut Feed,
         interruptions: &mut Interruptions<S>,
     ) -> bool {
+        let mut is_left_behind = false;
         loop {
-            tokio::select! {
+            let served = if is_left_behind { None } else { self.join(feed) };
+            let waited = tokio::select! {
                 biased;
-                () = self.source.wait(self.next.offset) => return true,
-                () = &mut interruptions.timer => {}
-                () = &mut interruptions.stopping => return false,
+                () = news(&mut self.source, self.at, served.as_ref()) => Waited::News,
+                () = &mut interruptions.timer => Waited::TimeUp,
+                () = &mut interruptions.stopping => Waited::Stopping,
+            };
+            let was_served = served.is_some();
+            if let Some(at) = served.and_then(Membership::leave) {
+                self.at = at;
+            }
+            match waited {
+                Waited::News if was_served => {
+                    // There may be something at once, or nothing for long.
+                    is_left_behind = true;
+                    continue;
+                }
+                Waited::News => return true,
+                Waited::TimeUp => {}
+                Waited::Stopping => return false,
             }
             let now = Instant::now();
             if now >= self.ends {
@@ -180,11 +202,27 @@ impl Subscription {
         }
     }
 
+    /// Lets the subscriber be served with others, if that can be.
+    fn join(&self, feed: &Feed) -> Option<Membership> {
+        match (&self.source, &self.seat, feed.line()) {
+            (Source::Engine(reader), Some(seat), Some(line)) => seat.join(reader, line, self.at),
+            _ => None,
+        }
+    }
+
     /// The events for what lies between the subscriber and the tail, or for the first part of it.
     async fn events(&mut self) -> Result<Events, Failure> {
-        self.cursor = self.streams.cursor_from(self.cursor);
-        let piece_bytes = self.piece_bytes();
-        Events::begin(&self.streams, &mut self.source, self.encoding, self.next, self.cursor, piece_bytes)
-            .await
+        self.at.cursor = self.streams.cursor_from(self.at.cursor);
+        let Standing { next, cursor } = self.at;
+        let piece_bytes = self.streams.sse_piece_bytes();
+        Events::begin(&self.streams, &mut self.source, self.encoding, next, cursor, piece_bytes).await
+    }
+}
+
+/// Waits until there is something for the subscriber to see to: if it is served, until it no longer is.
+async fn news(source: &mut Source, at: Standing, served: Option<&Membership>) {
+    match served {
+        Some(membership) => membership.end().await,
+        None => source.wait(at.next.offset).await,
     }
 }

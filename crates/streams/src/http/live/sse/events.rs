@@ -151,6 +151,22 @@ impl Events {
     }
 }
 
+/// The events between `from` and the tail for all subscribers who stand there, and the place after them. `None` if they
+/// are to be made for each by itself, or the stream has ended.
+pub(super) fn of_all(
+    streams: &Streams,
+    reader: &StreamReader,
+    from: Place,
+    cursor: u64,
+) -> Option<(Bytes, Place)> {
+    let end = reader.end().ok().filter(|end| !end.closed)?;
+    let bytes_max = streams.sse_piece_bytes() as u64 * SHARED_PIECES_MAX;
+    if end.tail.position.checked_sub(from.offset.position)? > bytes_max {
+        return None;
+    }
+    shared(reader, reader.content_type().sse_encoding(), from, end, cursor, bytes_max).ok()
+}
+
 /// Why events were not made for sharing.
 enum NotShared {
     /// Some of the bytes are not in memory.

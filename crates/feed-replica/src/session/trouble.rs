@@ -1,0 +1,142 @@
+//! What is done when a request came to nothing: refused, answered by nonsense or in vain, lost.
+//!
+//! A loop goes on at once only a handful of times in a row without having come further; then it waits, longer each time.
+//! Whatever a server does, it is asked no more often than that.
+
+use alluvium_feed_protocol::{ClientAction, ErrorCode, ErrorResponse, Id};
+use alluvium_feed_store::spaces;
+
+use super::{Kind, Session};
+use crate::{Replica, ReplicaError, ReplicaResult, refusal, state};
+
+impl Replica {
+    pub(super) fn refused(
+        &mut self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        error: &ErrorResponse,
+    ) -> ReplicaResult<()> {
+        let reason = format!("{}: {}", error.code, error.message);
+        match error.action() {
+            ClientAction::Wait => self.back_off(space, session, kind, error.retry_after_ms, &reason),
+            ClientAction::Resubscribe => {
+                session.subscription = None;
+                session.watch = None;
+                self.again(space, session, kind, &reason)
+            }
+            ClientAction::Replay => {
+                session.is_probe_due = true;
+                self.again(space, session, kind, &reason)
+            }
+            ClientAction::Split => self.split(space, session, kind, &error.code, &reason),
+            ClientAction::Park if kind.is_push() => self.split(space, session, kind, &error.code, &reason),
+            ClientAction::Stop if kind.is_push() && error.code == ErrorCode::Forbidden.as_str() => {
+                self.split(space, session, kind, &error.code, &reason)
+            }
+            ClientAction::Park | ClientAction::Stop | ClientAction::Authenticate | ClientAction::Redirect => {
+                session.stopped =
+                    Some(error.url.as_ref().map_or(reason.clone(), |url| format!("{reason} ({url})")));
+                self.note_error(space, &reason)
+            }
+        }
+    }
+
+    /// A push that is refused as it stands is halved, until a single block is left: that one is set aside, so that it
+    /// holds up no other.
+    fn split(
+        &mut self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        code: &str,
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        match kind {
+            Kind::Push { rows } if rows.len() > 1 => {
+                session.push_blocks_max = Some(rows.len() / 2);
+                self.again(space, session, kind, reason)
+            }
+            Kind::Push { rows } => {
+                for row in rows {
+                    self.set_aside(space, session, *row, code, reason)?;
+                }
+                self.again(space, session, kind, reason)
+            }
+            _ => {
+                let page_blocks = session.page_blocks.unwrap_or(self.options.page_blocks);
+                session.page_blocks = Some((page_blocks / 2).max(1));
+                self.back_off(space, session, kind, None, reason)
+            }
+        }
+    }
+
+    /// Sets a block aside that was refused by itself: that one, or whatever waits of its feed, if it is the feed that the
+    /// authority takes no more of.
+    fn set_aside(
+        &mut self,
+        space: &Id,
+        session: &mut Session,
+        row: i64,
+        code: &str,
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        let is_of_feed =
+            [ErrorCode::LimitReached, ErrorCode::NamespaceMismatch].map(ErrorCode::as_str).contains(&code);
+        let is_of_connection = code == ErrorCode::Forbidden.as_str();
+        let feed = self.database.write::<_, ReplicaError>(|transaction| {
+            let Some(feed) = refusal::feed_of(transaction, row)? else { return Ok(None) };
+            if is_of_feed {
+                let space_key = spaces::find_or_create(transaction, space)?.key;
+                refusal::set_feed(transaction, space_key, feed, reason, now_ms)?;
+            } else if !is_of_connection {
+                refusal::set(transaction, row, reason, now_ms)?;
+            }
+            Ok(Some(feed))
+        })?;
+        let Some(feed) = feed else { return Ok(()) };
+        if is_of_connection {
+            session.left_out.insert(feed, reason.to_owned());
+        } else if !is_of_feed {
+            // There may be more like it. The other feeds go first from now on, and this one waits in between.
+            session.suspect.insert(feed);
+            session.suspects.fail(now_ms, None, &self.options, self.env.random.as_ref());
+        }
+        Ok(())
+    }
+
+    /// Asks again at once, with what is known now; but not for ever without a pause.
+    pub(super) fn again(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        if session.retry(kind).is_free_again(self.now_ms(), &self.options) {
+            return Ok(());
+        }
+        self.back_off(space, session, kind, None, reason)
+    }
+
+    pub(super) fn back_off(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        told_ms: Option<u64>,
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        session.retry(kind).fail(self.now_ms(), told_ms, &self.options, self.env.random.as_ref());
+        self.note_error(space, reason)
+    }
+
+    pub(super) fn note_error(&self, space: &Id, reason: &str) -> ReplicaResult<()> {
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            state.last_error = Some(reason.to_owned());
+            Ok(state::store(transaction, space, &state)?)
+        })
+    }
+}

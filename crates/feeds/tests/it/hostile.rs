@@ -1,0 +1,317 @@
+//! A replica with a server that is broken, or lies: whatever it answers, it is asked seldom, and once it is well again
+//! everything is made up for. Time is virtual.
+
+use std::sync::Arc;
+
+use alluvium_env::sim::{ManualClock, SeededRandom};
+use alluvium_env::{Clock, Env, RealDisk};
+use alluvium_feed_protocol::limits::NUMBER_MAX;
+use alluvium_feed_protocol::{
+    Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Response, Selector, Token,
+};
+use alluvium_feed_replica::{Options, Replica};
+use alluvium_feed_store::Durability;
+use tempfile::TempDir;
+
+use crate::support::{Authority, NOW_MS, append, block, id, namespace};
+
+/// How long each server is bad, and how long it then has to be good, in milliseconds.
+const WHILE_MS: u64 = 10 * 60_000;
+/// Requests in that time that are few: with waits that grow to half a minute a loop comes round some forty times, to ask
+/// two or three things; there are three, and polls and listings each half minute beside them.
+const FEW: u64 = 300;
+/// What every request has, at least, before it is too much to go on.
+const FAR_TOO_MANY: u64 = 3000;
+
+/// What the name of a lie begins with that nobody can tell from the truth: that there is nothing.
+const UNTOLD: &str = "untold";
+
+/// What becomes of a request.
+enum Fate {
+    Answer(Response),
+    /// There is no answer, and it is said why.
+    Failed(&'static str),
+    /// There is none, and nothing says so.
+    Lost,
+}
+
+struct World {
+    authority: Authority,
+    replica: Replica,
+    clock: Arc<ManualClock>,
+    _folder: TempDir,
+}
+
+impl World {
+    /// A replica with something to push in two feeds, to pull, and to look out for.
+    fn new() -> Self {
+        let authority = Authority::new();
+        authority.append(append((0..20).map(|n| block("theirs", "b", n, "x")).collect()));
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(NOW_MS));
+        let env = Env {
+            clock: Arc::clone(&clock) as _,
+            random: Arc::new(SeededRandom::new(7)),
+            disk: Arc::new(RealDisk),
+        };
+        let options = Options { durability: Durability::Process, page_blocks: 7, ..Options::default() };
+        let mut replica = Replica::open(&folder.path().join("r.sqlite"), None, env, options).unwrap();
+        replica.replicate(&id("space"), &id("theirs"), From::Beginning).unwrap();
+        replica.select(&id("space"), &Selector::All, From::Beginning).unwrap();
+        for feed in ["one", "other"] {
+            let texts = (0..30).map(|n| format!("{feed} {n}").into_bytes()).collect();
+            replica.append_all(&id("space"), &id(feed), Some(&namespace("n")), texts).unwrap();
+        }
+        replica.connected(&id("space"));
+        Self { authority, replica, clock, _folder: folder }
+    }
+
+    /// Lets time go by. Returns how many requests there were.
+    fn run(&mut self, ms: u64, spoil: &mut dyn FnMut(Operation, Response) -> Fate) -> u64 {
+        let (space, end_ms) = (id("space"), self.clock.now_ms() + ms);
+        let mut asked = 0;
+        loop {
+            while let Some(request) = self.replica.next_request(&space).unwrap() {
+                asked += 1;
+                if asked >= FAR_TOO_MANY {
+                    return asked;
+                }
+                let (operation, request_id) = (request.operation(), request.request_id().clone());
+                match spoil(operation, self.authority.handle(request)) {
+                    Fate::Answer(response) => self.replica.answered(&space, response).unwrap(),
+                    Fate::Failed(reason) => self.replica.failed(&space, &request_id, reason).unwrap(),
+                    Fate::Lost => {}
+                }
+            }
+            let now_ms = self.clock.now_ms();
+            if now_ms >= end_ms {
+                return asked;
+            }
+            let wake_ms = self.replica.wake_ms(&space).unwrap_or(end_ms).clamp(now_ms + 1, end_ms);
+            self.clock.advance_ms(wake_ms - now_ms);
+            self.authority.clock.advance_ms(wake_ms - now_ms);
+        }
+    }
+
+    /// What is not made up for by a server that is well.
+    fn unhealed(&mut self) -> Option<String> {
+        let space = id("space");
+        self.replica.connected(&space);
+        self.replica.retry_refused(&space, None).unwrap();
+        self.run(WHILE_MS, &mut |_, response| Fate::Answer(response));
+        let status = self.replica.status(&space).unwrap();
+        let here: u64 = self.replica.feeds(&space).unwrap().iter().map(|feed| feed.block_count).sum();
+        let there = self.authority.after(0).max_position;
+        let is_whole = status.is_done() && status.blocks_to_push == 0 && (here, there) == (80, 80);
+        (!is_whole || status.conflicts > 0).then(|| format!("{here} here, {there} there, {status:?}"))
+    }
+}
+
+/// What is done to each answer to the operation that is chosen.
+type Spoil = Box<dyn Fn(u64, Response) -> Fate>;
+
+fn refusal(code: &str, retryable: bool, retry_after_ms: Option<u64>) -> Spoil {
+    let code = code.to_owned();
+    Box::new(move |_, response| {
+        let request_id = response.request_id().clone();
+        let error = ErrorResponse::new(request_id, ErrorCode::Internal, "so it says");
+        Fate::Answer(Response::Error(ErrorResponse {
+            code: code.clone(),
+            retryable,
+            retry_after_ms,
+            url: (code == "not_authority").then(|| "http://elsewhere".to_owned()),
+            ..error
+        }))
+    })
+}
+
+fn page(change: impl Fn(u64, &mut QueryResponse) + 'static) -> Spoil {
+    Box::new(move |count, mut response| {
+        if let Response::Query(page) = &mut response {
+            change(count, page);
+        }
+        Fate::Answer(response)
+    })
+}
+
+fn token(count: u64) -> Token {
+    Token::from_random(u128::from(count) + 1)
+}
+
+/// Another token in every answer of whatever kind.
+fn new_token(count: u64, mut response: Response) -> Fate {
+    match &mut response {
+        Response::Query(page) => page.server_token = token(count),
+        Response::Append(answer) => answer.server_token = token(count),
+        Response::Subscribe(answer) => answer.server_token = token(count),
+        _ => {}
+    }
+    Fate::Answer(response)
+}
+
+/// Answers that don't come, that refuse, and that are of another kind than was asked for.
+fn troubles() -> Vec<(String, Spoil)> {
+    let mut all: Vec<(String, Spoil)> = Vec::new();
+    for reason in
+        ["status 200, and no answer of feeds: <html>", "status 500", "the answer breaks off", "status 302"]
+    {
+        all.push((reason.to_owned(), Box::new(move |_, _| Fate::Failed(reason))));
+    }
+    all.push(("nothing".to_owned(), Box::new(|_, _| Fate::Lost)));
+    all.push((
+        "another kind".to_owned(),
+        Box::new(|_, response| {
+            let request_id = response.request_id().clone();
+            let json = br#"{"requestId":"r"}"#;
+            let answer: alluvium_feed_protocol::UnsubscribeResponse = Encoding::Json.decode(json).unwrap();
+            Fate::Answer(Response::Unsubscribe(alluvium_feed_protocol::UnsubscribeResponse {
+                request_id,
+                ..answer
+            }))
+        }),
+    ));
+    for code in ErrorCode::all() {
+        all.push((format!("refused: {code:?}"), refusal(code.as_str(), code.is_retryable(), None)));
+    }
+    for (retryable, after) in [(true, None), (true, Some(0)), (true, Some(NUMBER_MAX)), (false, None)] {
+        let name = format!("refused: of a later version, {retryable}, {after:?}");
+        all.push((name, refusal("of_a_later_version", retryable, after)));
+    }
+    all.push(("another token each time".to_owned(), Box::new(new_token)));
+    all.push((
+        "another server each time".to_owned(),
+        Box::new(|count, response| match new_token(count, response) {
+            Fate::Answer(Response::Query(page)) => {
+                Fate::Answer(Response::Query(QueryResponse { reset: true, ..page }))
+            }
+            other => other,
+        }),
+    ));
+    all
+}
+
+/// Pages that can't be right.
+fn pages() -> Vec<(&'static str, Spoil)> {
+    let each = |change: fn(&mut Block)| page(move |_, page| page.blocks.iter_mut().for_each(change));
+    vec![
+        ("no positions", each(|block| block.position = None)),
+        ("one position", each(|block| block.position = Some(1))),
+        ("no feeds", each(|block| block.feed_id = None)),
+        ("feeds that nobody asked for", each(|block| block.feed_id = Some(id("unasked")))),
+        ("backwards", page(|_, page| page.blocks.reverse())),
+        ("always more", page(|_, page| page.has_more = true)),
+        ("always more and no further", page(|_, page| (page.has_more, page.next_cursor) = (true, 0))),
+        ("a cursor at the start", page(|_, page| page.next_cursor = 0)),
+        ("a cursor beyond the end", page(|_, page| page.next_cursor = NUMBER_MAX)),
+        ("a short history", page(|_, page| page.max_position = 0)),
+        (
+            "untold: a history that only shrinks",
+            page(|count, page| {
+                page.blocks.clear();
+                (page.max_position, page.next_cursor) = (20 - count.min(20), 20 - count.min(20));
+            }),
+        ),
+        ("reset each time", page(|_, page| page.reset = true)),
+        (
+            "reset and empty",
+            page(|_, page| {
+                page.reset = true;
+                page.blocks.clear();
+                (page.max_position, page.next_cursor) = (0, 0);
+            }),
+        ),
+        ("untold: no blocks", page(|_, page| page.blocks.clear())),
+        (
+            "another check each time",
+            page(|count, page| page.check = Some(alluvium_feed_protocol::Check(count))),
+        ),
+    ]
+}
+
+/// Answers to appends and lists that can't be right.
+fn others() -> Vec<(&'static str, Operation, Spoil)> {
+    fn append(change: fn(&mut alluvium_feed_protocol::AppendResponse)) -> Spoil {
+        Box::new(move |_, mut response| {
+            if let Response::Append(answer) = &mut response {
+                change(answer);
+            }
+            Fate::Answer(response)
+        })
+    }
+    vec![
+        ("no positions", Operation::Append, append(|answer| answer.positions.clear())),
+        ("position 0", Operation::Append, append(|answer| answer.positions.fill(0))),
+        ("positions too high", Operation::Append, append(|answer| answer.positions.fill(NUMBER_MAX))),
+        ("one position for all", Operation::Append, append(|answer| answer.positions.fill(1))),
+        (
+            "a list without an end",
+            Operation::ListFeeds,
+            Box::new(|_, mut response| {
+                if let Response::ListFeeds(list) = &mut response {
+                    list.next_after = Some(id("a"));
+                }
+                Fate::Answer(response)
+            }),
+        ),
+        (
+            "a subscription that has ended",
+            Operation::Subscribe,
+            Box::new(|_, mut response| {
+                if let Response::Subscribe(answer) = &mut response {
+                    answer.expires_at = 0;
+                }
+                Fate::Answer(response)
+            }),
+        ),
+    ]
+}
+
+/// Runs a replica with a server that spoils the answers to some operations; what is wrong then, if anything.
+fn wrong(what: &str, is_spoilt: impl Fn(Operation) -> bool, spoil: &Spoil) -> Option<String> {
+    let mut world = World::new();
+    let mut count = 0;
+    let asked = world.run(WHILE_MS, &mut |operation, response| {
+        count += 1;
+        if is_spoilt(operation) { spoil(count, response) } else { Fate::Answer(response) }
+    });
+    if asked > FEW {
+        return Some(format!("{what}: {asked} requests"));
+    }
+    if what.starts_with(UNTOLD) {
+        return None;
+    }
+    world.unhealed().map(|unhealed| format!("{what}: {unhealed}"))
+}
+
+const OPERATIONS: [Operation; 4] =
+    [Operation::Query, Operation::Append, Operation::Subscribe, Operation::ListFeeds];
+
+#[test]
+fn a_server_that_fails_or_refuses_is_asked_seldom() {
+    let mut all = Vec::new();
+    for (what, spoil) in troubles() {
+        for spoilt in OPERATIONS {
+            all.extend(wrong(&format!("{what}, to {spoilt:?}"), |operation| operation == spoilt, &spoil));
+        }
+        all.extend(wrong(&format!("{what}, to everything"), |_| true, &spoil));
+    }
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn a_server_that_answers_nonsense_is_asked_seldom() {
+    let of_pages = pages()
+        .into_iter()
+        .filter_map(|(what, spoil)| wrong(what, |operation| operation == Operation::Query, &spoil));
+    let of_others = others()
+        .into_iter()
+        .filter_map(|(what, spoilt, spoil)| wrong(what, |operation| operation == spoilt, &spoil));
+    let all: Vec<String> = of_pages.chain(of_others).collect();
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn a_server_that_is_well_is_asked_no_more_than_it_has_to_give() {
+    let well: Spoil = Box::new(|_, response| Fate::Answer(response));
+    assert_eq!(wrong("well", |_| true, &well), None);
+}
