@@ -87,7 +87,7 @@ impl StoreError {
     /// Whether it is the content of a row that can't be read, and not the file.
     pub fn is_of_row(&self) -> bool {
         match self {
-            Self::Corrupt(_) => true,
+            Self::Corrupt(_) | Self::Damaged { .. } => true,
             Self::Sqlite(error) => matches!(
                 error,
                 rusqlite::Error::FromSqlConversionFailure(..)
