@@ -1,14 +1,23 @@
-//! A fuzz body for the server's configuration: a file that is accepted is accepted again as it is shown.
+//! Fuzz bodies for the server's configuration: what is accepted is accepted again as it is shown.
 
 use std::path::Path;
 
-use alluvium_server::config::{Loaded, Sources};
+use alluvium_server::config::{Loaded, RETENTION_RULES_MAX, RetentionRules, Sources};
 
 /// A fuzz body.
 pub type Body = fn(&[u8]);
 
 /// Every body with the name of its target and of its folder of seeds.
-pub const BODIES: [(&str, Body); 1] = [("config_file", file)];
+pub const BODIES: [(&str, Body); 2] = [("config_file", file), ("config_retention", retention)];
+
+/// The input is rules of retention. Rules that are accepted are accepted again as they are shown, and mean the same.
+pub fn retention(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    let Ok(rules) = text.parse::<RetentionRules>() else { return };
+    assert!(rules.0.len() <= RETENTION_RULES_MAX);
+    let shown = rules.to_string();
+    assert_eq!(shown.parse(), Ok(rules), "{shown}");
+}
 
 /// The input is a configuration file.
 #[expect(clippy::disallowed_methods, reason = "a file of the fuzzer, in the system's own folder for such")]

@@ -14,6 +14,7 @@ pub mod journal;
 pub mod jss;
 pub mod keep;
 pub mod metrics;
+pub mod multipart;
 pub mod protocol;
 pub mod subscription;
 pub mod websocket;

@@ -5,21 +5,24 @@
 
 use std::collections::HashMap;
 
+use alluvium_protocol::batch::split_frames;
 use alluvium_protocol::limits::{
     BUCKETED_PATH_BYTES_MAX, INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX,
 };
+use alluvium_protocol::prefix::Prefix;
 use alluvium_protocol::sse::{DataEvent, TextSplit};
 use alluvium_protocol::{
     Attributes, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, ProducerVerdict,
     SseEncoding, StreamPath, cursor, etag, json, producer,
 };
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 /// A fuzz body.
 pub type Body = fn(&[u8]);
 
 /// Every body with the name of its target and of its folder of seeds.
-pub const BODIES: [(&str, Body); 10] = [
+pub const BODIES: [(&str, Body); 12] = [
     ("protocol_offset", offset),
     ("protocol_path", path),
     ("protocol_content_type", content_type),
@@ -30,12 +33,44 @@ pub const BODIES: [(&str, Body); 10] = [
     ("protocol_cursor", response_cursor),
     ("protocol_etag", entity_tags),
     ("protocol_sse", data_event),
+    ("protocol_batch", batch),
+    ("protocol_prefix", prefix),
 ];
 
 /// The first `N` lines of the input, `None` past its end.
 fn lines<const N: usize>(input: &[u8]) -> Option<[Option<&str>; N]> {
     let mut lines = str::from_utf8(input).ok()?.split('\n');
     Some(std::array::from_fn(|_| lines.next()))
+}
+
+/// Frames are the body again when they are put together, and no more than there may be.
+pub fn batch(input: &[u8]) {
+    let Ok(frames) = split_frames(Bytes::copy_from_slice(input), 8) else { return };
+    assert!((1..=8).contains(&frames.len()));
+    let mut joined = Vec::new();
+    for frame in &frames {
+        let length = u32::try_from(frame.len()).expect("a frame has the length that is written before it");
+        joined.extend_from_slice(&length.to_be_bytes());
+        joined.extend_from_slice(frame);
+    }
+    assert_eq!(joined, input);
+}
+
+/// The input is a prefix and a URL path. A prefix covers what is under its place, and nothing else; what the keys under it
+/// are says the same.
+pub fn prefix(input: &[u8]) {
+    let Some([Some(prefix), Some(path)]) = lines(input) else { return };
+    let Ok(prefix) = Prefix::parse(prefix) else { return };
+    assert!(prefix.as_str().is_empty() || prefix.covers(prefix.as_str()));
+    assert!(!prefix.as_str().split('/').any(|segment| matches!(segment, "." | "..")));
+    let Some(path) = StreamPath::parse_url_path(path) else { return };
+    let is_under = path.is_under(prefix.as_str());
+    let key = path.as_str();
+    let spans = StreamPath::keys_under(prefix.as_str());
+    let is_in = |from: &str, until: Option<&str>| key >= from && until.is_none_or(|until| key < until);
+    assert_eq!(spans.iter().any(|span| is_in(&span.from, span.until.as_deref())), is_under);
+    let decoded = alluvium_protocol::path::percent_decode(&path.url_path()).expect("a path of ours");
+    assert_eq!(prefix.covers(&decoded), is_under);
 }
 
 /// An accepted token is the only spelling of its offset.

@@ -1,5 +1,6 @@
 //! Fuzz bodies for documents about subscriptions: what makes one, what workers send, names and patterns.
 
+use alluvium_protocol::subscription::answer::says_done;
 use alluvium_protocol::subscription::config::parse_streams;
 use alluvium_protocol::subscription::request::parse_claim;
 use alluvium_protocol::subscription::{Config, Pattern, PatternSet, WakeRequest, name_of, parse_name};
@@ -8,8 +9,17 @@ use alluvium_protocol::subscription::{Config, Pattern, PatternSet, WakeRequest, 
 pub type Body = fn(&[u8]);
 
 /// Every body with the name of its target and of its folder of seeds.
-pub const BODIES: [(&str, Body); 2] =
-    [("subscription_document", document), ("subscription_pattern", pattern)];
+pub const BODIES: [(&str, Body); 3] =
+    [("subscription_document", document), ("subscription_pattern", pattern), ("subscription_answer", answer)];
+
+/// The input is what a webhook answers. Only an object of JSON with `done` says anything.
+pub fn answer(input: &[u8]) {
+    if says_done(input) {
+        let answer: serde_json::Value = serde_json::from_slice(input).expect("it was read");
+        assert_eq!(answer["done"], true);
+        assert!(answer.is_object());
+    }
+}
 
 /// The input is a document. A configuration that is accepted is accepted again after being written, and is the same.
 pub fn document(input: &[u8]) {

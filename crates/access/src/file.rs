@@ -87,6 +87,9 @@ impl std::fmt::Display for KeyUrl {
 /// What is wrong with the file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InvalidFile {
+    /// Nothing is in it, as while it is being written, or when there was no room to.
+    #[error("it is empty; a file that lets nobody in says so: `[anyone]` and `scopes = []`")]
+    Empty,
     /// It is not TOML, or has what it should not or lacks what it should have.
     #[error("line {line}: {message}")]
     Syntax {
@@ -203,6 +206,9 @@ struct RawIssuer {
 impl AccessFile {
     /// Reads the file. Names of files with keys are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, InvalidFile> {
+        if text.trim().is_empty() {
+            return Err(InvalidFile::Empty);
+        }
         let raw: Raw = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         let mut file = Self::default();
         let mut names = std::collections::HashSet::new();

@@ -24,12 +24,13 @@ pub mod keys;
 mod lease;
 pub mod limits;
 mod meter;
-mod place;
 pub mod rate;
 mod refusal;
 pub mod routes;
 mod scope;
 mod token;
+
+pub use alluvium_protocol::prefix::{InvalidPrefix, Prefix};
 
 pub use access::{Access, AccessError, Doors, Options};
 pub use bearer::{SUBPROTOCOLS, redact};
@@ -40,7 +41,6 @@ pub use grants::{Grants, InvalidGrant};
 pub use guarded::Guarded;
 pub use lease::Lease;
 pub use meter::Meter;
-pub use place::{InvalidPrefix, Prefix};
 pub use rate::{Rate, Rates};
 pub use scope::Scope;
 pub use token::{InvalidHash, Token, TokenHash};

@@ -2,8 +2,7 @@
 
 /// Longest token that is looked at, in bytes. A longer one is none.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// Longest prefix, in bytes as it is written.
-pub const PREFIX_BYTES_MAX: usize = 4 * 1024;
+pub use alluvium_protocol::limits::PREFIX_BYTES_MAX;
 /// Grants of one caller: scopes, each with its prefixes.
 pub const GRANTS_MAX: usize = 256;
 /// Longest access file, in bytes.

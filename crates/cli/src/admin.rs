@@ -63,7 +63,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct StreamsArgs {
-    /// Only streams whose URL path begins like this: `/v1/stream/logs/`, `/ds/bucket/`.
+    /// Only streams at or below this place, by their URL paths: `/v1/stream/logs`, `/ds/bucket`.
     #[arg(long, default_value = "")]
     prefix: String,
 
@@ -87,7 +87,7 @@ enum By {
 
 #[derive(Debug, Args)]
 struct TotalsArgs {
-    /// Only streams whose URL path begins like this.
+    /// Only streams at or below this place.
     #[arg(long, default_value = "")]
     prefix: String,
 
@@ -121,7 +121,7 @@ pub(crate) fn docs_markdown() -> String {
 
 /// The URL of something that is the operator's.
 fn url(connection: &ConnectionArgs, what: &str) -> String {
-    format!("{}/admin/v1/{what}", connection.url.trim_end_matches('/'))
+    format!("{}/admin/v1/{what}", connection.url().trim_end_matches('/'))
 }
 
 /// Sends a request and reads its JSON.

@@ -8,8 +8,9 @@ use alluvium_server::config::exit_codes;
 use clap::Args;
 
 use crate::exit_codes_help;
+use crate::stream::connection::{ServerPlace, unreachable};
 use crate::stream::failure::Failure;
-use crate::stream::{URL_DEFAULT, URL_VARIABLE};
+use crate::stream::{TLS_CA_VARIABLE, URL_DEFAULT, URL_VARIABLE};
 
 /// How long a server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
@@ -32,9 +33,9 @@ pub(crate) fn after_help() -> String {
 /// Arguments of `alluvium health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// The server, of either kind, or the address that its metrics have for themselves.
-    #[arg(long, env = URL_VARIABLE, hide_env_values = true, value_name = "URL", default_value = URL_DEFAULT)]
-    url: String,
+    // Of either kind, or the address that its metrics have for themselves.
+    #[command(flatten)]
+    server: ServerPlace,
 }
 
 /// Runs the command.
@@ -49,14 +50,9 @@ pub(crate) fn run(args: &HealthArgs) -> ExitCode {
 }
 
 fn ask(args: &HealthArgs) -> Result<String, Failure> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(ANSWER_TIMEOUT))
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let url = format!("{}/readyz", args.url.trim_end_matches('/'));
-    let unreachable = |error: ureq::Error| Failure::Unavailable(format!("cannot read `{url}`: {error}"));
-    let mut answer = agent.get(&url).call().map_err(unreachable)?;
+    let agent = args.server.agent(Some(ANSWER_TIMEOUT))?;
+    let url = args.server.at("/readyz");
+    let mut answer = agent.get(&url).call().map_err(|error| unreachable(&url, &error))?;
     let status = answer.status().as_u16();
     let text = answer.body_mut().with_config().limit(SHOWN_BYTES_MAX).read_to_string().unwrap_or_default();
     match status {
@@ -75,7 +71,8 @@ pub(crate) fn docs_markdown() -> String {
     let mut page = format!(
         "\n## `alluvium health`\n\n\
          | flag | variable | default | meaning |\n|---|---|---|---|\n\
-         | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server, of either kind, or the address that its metrics have for themselves. |\n\n\
+         | `--url` | `{URL_VARIABLE}` | `{URL_DEFAULT}` | The server, of either kind, or the address that its metrics have for themselves. |\n\
+         | `--tls-ca` | `{TLS_CA_VARIABLE}` | (none) | A file with certificates that are trusted in place of the public ones. |\n\n\
          ## Exit codes of `alluvium health`\n\n"
     );
     exit_codes(&mut page, EXIT_CODES);

@@ -1,25 +1,27 @@
 //! `alluvium check`, `alluvium backup` and `alluvium restore`: looking through data, copying it, bringing it back.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, Finding};
+use alluvium_server::Causes;
 use alluvium_server::config::{StoreChoice, exit_codes};
-use alluvium_server::keep::{self, Found, KeepFault};
+use alluvium_server::keep::{self, KeepFault};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::exit_codes_help;
-use crate::stream::connection::{Secret, TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE};
-use crate::stream::connection::{URL_DEFAULT, URL_VARIABLE, roots, token};
+use crate::stream::connection::{ServerAccess, unreachable};
 use crate::stream::failure::Failure;
 
 /// Something is wrong.
 const EXIT_FOUND: u8 = 1;
 /// It could not be looked at.
 const EXIT_UNSEEN: u8 = 2;
+
+/// Made, of something damaged.
+const EXIT_DAMAGED: u8 = 9;
 
 /// How `alluvium check` ends.
 const CHECK_CODES: &[(u8, &str)] = &[
@@ -37,6 +39,10 @@ const KEEP_CODES: &[(u8, &str)] = &[
     (4, "a backup of this name is there, or another one is being taken"),
     (7, "the server cannot be reached, or failed"),
     (8, "denied: the server wants (other) credentials"),
+    (
+        EXIT_DAMAGED,
+        "the backup was made of what can be read, and something is wrong with what it is of: see the findings",
+    ),
 ];
 
 /// What `alluvium check --help` says after the options.
@@ -90,25 +96,12 @@ pub(crate) struct BackupArgs {
     /// Without a server: where it has its streams if that is not the data directory, `sqlite:PATH`.
     #[arg(long, value_name = "STORE", value_parser = sqlite_path)]
     store: Option<PathBuf>,
-    /// The server.
-    #[arg(
-        long,
-        alias = "server",
-        env = URL_VARIABLE,
-        hide_env_values = true,
-        value_name = "URL",
-        default_value = URL_DEFAULT
-    )]
-    url: String,
-    /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
-    #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
-    token: Option<Secret>,
-    /// Read the token from this file, where `--token` is not given.
-    #[arg(long, env = TOKEN_FILE_VARIABLE, hide_env_values = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Trust the certificates in this file (PEM) in place of the public ones.
-    #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
+    /// Without a server: where copies are made of what can't be looked at without writing to it.
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    scratch: PathBuf,
+    // With a server.
+    #[command(flatten)]
+    access: ServerAccess,
 }
 
 /// Arguments of `alluvium restore`.
@@ -135,9 +128,10 @@ fn sqlite_path(text: &str) -> Result<PathBuf, String> {
 /// Runs `alluvium check`.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let mut told = Told::new(args.json);
-    let checked = keep::check(&Env::real(), &args.dir, args.store.as_deref(), &args.scratch, &mut |found| {
-        told.tell(&found);
-    });
+    let checked =
+        keep::check(&Env::real(), &args.dir, args.store.as_deref(), &args.scratch, &mut |finding| {
+            told.tell(&finding);
+        });
     match checked {
         Ok(counts) => {
             told.end(&args.dir, &counts);
@@ -159,10 +153,10 @@ impl Told {
         Self { as_json, faults: 0, notes: 0 }
     }
 
-    fn tell(&mut self, found: &Found) {
-        let Found { file, at, what, lost, is_fault } = found;
-        *(if *is_fault { &mut self.faults } else { &mut self.notes }) += 1;
-        let kind = if *is_fault { "fault" } else { "note" };
+    fn tell(&mut self, finding: &Finding) {
+        let (Finding { file, at, what, .. }, is_fault) = (finding, finding.is_fault());
+        *(if is_fault { &mut self.faults } else { &mut self.notes }) += 1;
+        let (kind, lost) = (if is_fault { "fault" } else { "note" }, keep::lost(finding));
         let file = file.display();
         print(&if self.as_json {
             json!({ "kind": kind, "file": file.to_string(), "at": at, "what": what, "lost": lost })
@@ -192,17 +186,15 @@ fn print(line: &str) {
     drop(writeln!(io::stdout(), "{line}"));
 }
 
-fn fail(error: &dyn Display, code: u8) -> ExitCode {
-    drop(writeln!(io::stderr(), "error: {error}"));
+fn fail(error: &KeepFault, code: u8) -> ExitCode {
+    drop(writeln!(io::stderr(), "error: {}", Causes(error)));
     ExitCode::from(code)
 }
 
 /// Runs `alluvium backup`.
 pub(crate) fn backup(args: &BackupArgs) -> ExitCode {
     let done = match &args.places[..] {
-        [dir, target] => {
-            offline(dir, args.store.as_deref(), target).map_err(|error| Failure::Other(error.to_string()))
-        }
+        [dir, target] => return offline(args, dir, target),
         [name] => live(args, name),
         _ => Err(Failure::Usage("one or two arguments".to_owned())),
     };
@@ -218,9 +210,26 @@ pub(crate) fn backup(args: &BackupArgs) -> ExitCode {
     }
 }
 
-fn offline(dir: &Path, store: Option<&Path>, target: &Path) -> Result<String, KeepFault> {
-    let taken = keep::backup_closed(&Env::real(), dir, store, target)?;
-    Ok(line(&target.display().to_string(), taken.files, taken.bytes, taken.linked_bytes))
+/// Of all that can be read, and says what cannot.
+fn offline(args: &BackupArgs, dir: &Path, target: &Path) -> ExitCode {
+    let (store, mut told) = (args.store.as_deref(), Told::new(false));
+    let taken = keep::backup_closed(&Env::real(), dir, store, target, &args.scratch, &mut |finding| {
+        told.tell(&finding);
+    });
+    let taken = match taken {
+        Ok(taken) => taken,
+        Err(error) => return fail(&error, EXIT_FOUND),
+    };
+    print(&line(&target.display().to_string(), taken.files, taken.bytes, taken.linked_bytes));
+    if told.faults == 0 {
+        return ExitCode::SUCCESS;
+    }
+    let faults = told.faults;
+    drop(writeln!(
+        io::stderr(),
+        "error: the backup was made of what there is; faults {faults} are told of above, and `restore` refuses what has some"
+    ));
+    ExitCode::from(EXIT_DAMAGED)
 }
 
 fn line(name: &str, files: u64, bytes: u64, linked: u64) -> String {
@@ -232,17 +241,10 @@ fn live(args: &BackupArgs, name: &Path) -> Result<String, Failure> {
     let name = name.to_str().filter(|name| !name.contains(['/', '?', '#', '%']));
     let name =
         name.ok_or_else(|| Failure::Usage("a folder needs a second argument: the target".to_owned()))?;
-    let url = format!("{}/admin/v1/backups/{name}", args.url.trim_end_matches('/'));
-    let mut config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
-    if let Some(roots) = roots(args.tls_ca.as_deref())? {
-        config = config.tls_config(ureq::tls::TlsConfig::builder().root_certs(roots).build());
-    }
-    let agent: ureq::Agent = config.build().into();
-    let mut request = agent.put(&url);
-    if let Some(token) = token(args.token.as_ref(), args.token_file.as_deref())? {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    let unreachable = |error: ureq::Error| Failure::Unavailable(format!("`{url}`: {error}"));
+    let url = args.access.place.at(&format!("/admin/v1/backups/{name}"));
+    let agent = args.access.place.agent(None)?;
+    let request = args.access.authorized(agent.put(&url))?;
+    let unreachable = |error: ureq::Error| unreachable(&url, &error);
     let mut answer = request.send_empty().map_err(unreachable)?;
     let status = answer.status().as_u16();
     let text = answer.body_mut().read_to_string().map_err(unreachable)?;
@@ -265,7 +267,7 @@ fn live(args: &BackupArgs, name: &Path) -> Result<String, Failure> {
 pub(crate) fn restore(args: &RestoreArgs) -> ExitCode {
     let mut told = Told::new(false);
     let store = args.store.as_deref();
-    match keep::restore(&Env::real(), &args.backup, &args.dir, store, &mut |found| told.tell(&found)) {
+    match keep::restore(&Env::real(), &args.backup, &args.dir, store, &mut |finding| told.tell(&finding)) {
         Ok(counts) => {
             told.end(&args.dir, &counts);
             ExitCode::SUCCESS

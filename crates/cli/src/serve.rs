@@ -11,7 +11,7 @@ use std::{
 };
 
 use alluvium_server::{
-    EXIT_CODES, EXIT_CONFIG, ServeError,
+    Causes, EXIT_CODES, EXIT_CONFIG, ServeError,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
     metrics::metrics_markdown,
     operations, serve,
@@ -184,19 +184,7 @@ fn fail_to_serve(error: &ServeError, config: &Config) -> ExitCode {
 }
 
 fn fail(error: &dyn Error, code: u8) -> ExitCode {
-    let mut text = format!("error: {error}");
-    let mut shown = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Some errors quote their cause; it is not told twice.
-        if !shown.contains(&error.to_string()) {
-            shown = error.to_string();
-            text.extend([": ", &shown]);
-        }
-        cause = error.source();
-    }
-    text.push('\n');
-    to_stderr(&text);
+    to_stderr(&format!("error: {}\n", Causes(error)));
     ExitCode::from(code)
 }
 

@@ -3,18 +3,16 @@
 mod view;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use alluvium_metrics::{Exposition, parse};
 use alluvium_server::config::{exit_codes, parse_seconds};
 use clap::Args;
-use ureq::tls::{RootCerts, TlsConfig};
 
 use self::view::view;
 use crate::exit_codes_help;
-use crate::stream::connection::{Secret, roots, token};
+use crate::stream::connection::{ServerAccess, unreachable};
 use crate::stream::failure::Failure;
 use crate::stream::{TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_DEFAULT, URL_VARIABLE};
 
@@ -43,21 +41,9 @@ pub(crate) fn after_help() -> String {
 /// Arguments of `alluvium top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// The server, or the address that its metrics have for themselves.
-    #[arg(long, env = URL_VARIABLE, hide_env_values = true, value_name = "URL", default_value = URL_DEFAULT)]
-    url: String,
-
-    /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
-    #[arg(long, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
-    token: Option<Secret>,
-
-    /// Read the token from this file, where `--token` is not given; it is read again before each look.
-    #[arg(long, env = TOKEN_FILE_VARIABLE, hide_env_values = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://`.
-    #[arg(long, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
+    // Or the address that its metrics have for themselves. A file with the token is read again before each look.
+    #[command(flatten)]
+    access: ServerAccess,
 
     /// How long between two looks, such as `2` (seconds) or `1m`.
     #[arg(long, short, value_name = "TIME", value_parser = parse_seconds, default_value = "2")]
@@ -88,13 +74,7 @@ struct Look {
 }
 
 fn watch(args: &TopArgs) -> Result<(), Failure> {
-    let roots = roots(args.tls_ca.as_deref())?.unwrap_or(RootCerts::WebPki);
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(ANSWER_TIMEOUT))
-        .http_status_as_error(false)
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .build()
-        .into();
+    let agent = args.access.place.agent(Some(ANSWER_TIMEOUT))?;
     let interval = Duration::from_secs(args.interval.max(1));
     let mut screen = Screen { is_terminal: !args.once && io::stdout().is_terminal(), is_fresh: true };
     let mut last = look(&agent, args)?;
@@ -103,12 +83,12 @@ fn watch(args: &TopArgs) -> Result<(), Failure> {
         match look(&agent, args) {
             Ok(now) => {
                 let seconds = now.at.duration_since(last.at).as_secs_f64();
-                screen.show(&view(&args.url, &last.shown, &now.shown, seconds))?;
+                screen.show(&view(&args.access.place.url, &last.shown, &now.shown, seconds))?;
                 last = now;
             }
             Err(failure) if args.once => return Err(failure),
             // It may come back.
-            Err(failure) => screen.show(&[format!("{}: {failure}", args.url)])?,
+            Err(failure) => screen.show(&[format!("{}: {failure}", args.access.place.url)])?,
         }
         if args.once {
             return Ok(());
@@ -117,12 +97,9 @@ fn watch(args: &TopArgs) -> Result<(), Failure> {
 }
 
 fn look(agent: &ureq::Agent, args: &TopArgs) -> Result<Look, Failure> {
-    let url = format!("{}/metrics", args.url.trim_end_matches('/'));
-    let mut request = agent.get(&url);
-    if let Some(token) = token(args.token.as_ref(), args.token_file.as_deref())? {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    let unreachable = |error: ureq::Error| Failure::Unavailable(format!("cannot read `{url}`: {error}"));
+    let url = args.access.place.at("/metrics");
+    let request = args.access.authorized(agent.get(&url))?;
+    let unreachable = |error: ureq::Error| unreachable(&url, &error);
     let mut answer = request.call().map_err(unreachable)?;
     let status = answer.status().as_u16();
     match status {

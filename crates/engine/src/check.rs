@@ -6,70 +6,19 @@
 mod references;
 mod shard;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use alluvium_env::Env;
-use alluvium_journal::{Damage, DataDirectory, FormatError, IoFault};
-use thiserror::Error;
+use alluvium_env::{Env, Finding, FindingKind};
+use alluvium_journal::format::STREAMS_NAME;
+use alluvium_journal::{DataDirectory, FormatError, shard_name};
 
 use crate::check::references::References;
 use crate::check::shard::ShardCheck;
 use crate::rebuilt::Inconsistent;
 
-/// Something that a check has found.
-#[derive(Debug, Error)]
-pub enum Finding {
-    /// Bytes that are not what was written.
-    #[error(transparent)]
-    Damage(#[from] Damage),
-    /// The system failed an operation, so that something was not checked.
-    #[error(transparent)]
-    Io(#[from] IoFault),
-    /// Records, or files, that contradict each other.
-    #[error("`{}`: {source}", dir.display())]
-    Inconsistent {
-        /// The folder of the shard.
-        dir: PathBuf,
-        /// The contradiction.
-        source: Inconsistent,
-    },
-    /// Bytes of a stream that are in no file.
-    #[error("`{}`: the bytes {from} to {to} of stream {stream:#x} (`{path}`) are in no file", dir.display())]
-    Gap {
-        /// The folder of the shard.
-        dir: PathBuf,
-        /// The number of the stream.
-        stream: u64,
-        /// Its path.
-        path: String,
-        /// The position of the first missing byte.
-        from: u64,
-        /// The position behind the last.
-        to: u64,
-    },
-    /// The end of a write that a crash has cut off; a start removes it. Damage to the very last batch looks the same.
-    #[error("`{}` ends in a torn write at byte {at}: {reason}", dir.display())]
-    Torn {
-        /// The folder of the shard.
-        dir: PathBuf,
-        /// Where in its last segment.
-        at: u64,
-        /// Which check failed there.
-        reason: &'static str,
-    },
-    /// A file that nothing refers to. A start removes those of Alluvium's own.
-    #[error("nothing refers to `{}`", file.display())]
-    Leftover {
-        /// The file.
-        file: PathBuf,
-    },
-}
-
-impl Finding {
-    /// Whether something is wrong. The other findings are what a crash may leave behind, and a start puts in order.
-    pub fn is_fault(&self) -> bool {
-        !matches!(self, Self::Torn { .. } | Self::Leftover { .. })
-    }
+/// Records, or files, of a shard that contradict each other.
+fn inconsistent(dir: &Path, source: &Inconsistent) -> Finding {
+    Finding::fault(dir, None, source.to_string())
 }
 
 /// How much a check has looked at.
@@ -102,9 +51,31 @@ pub fn check(env: &Env, dir: &Path, report: &mut dyn FnMut(Finding)) -> Result<C
     let mut checked = Checked { shards: u64::from(format.shards), ..Checked::default() };
     let mut shards = Vec::with_capacity(usize::from(format.shards));
     for index in 0..format.shards {
-        let shard = ShardCheck::new(env, directory.shard_dir(index), &mut checked, report);
-        shards.push(shard.read(index, format.segment_bytes));
+        let shard = ShardCheck::new(env, (index, directory.shard_dir(index)), &mut checked, report);
+        shards.push(shard.read(format.segment_bytes));
     }
     References::new(&shards).check(&mut checked, report);
+    folders(env, dir, format.shards, report);
     Ok(checked)
+}
+
+/// Tells of what lies beside the folders of the shards.
+fn folders(env: &Env, dir: &Path, shards: u16, report: &mut dyn FnMut(Finding)) {
+    let dir = dir.join(STREAMS_NAME);
+    let known: Vec<String> = (0..shards).map(shard_name).collect();
+    let names = match env.disk.list(&dir) {
+        Ok(names) => names,
+        Err(error) => {
+            return report(Finding::new(&dir, None, format!("can't list it: {error}"), FindingKind::Unread));
+        }
+    };
+    for name in names.iter().filter(|name| !known.contains(name)) {
+        let file = dir.join(name);
+        report(if name.starts_with("shard-") {
+            let what = format!("it is the folder of a shard, and the directory has {shards} others only");
+            Finding::fault(&file, None, what)
+        } else {
+            Finding::stray(&file)
+        });
+    }
 }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use alluvium_protocol::StreamPath;
+use alluvium_protocol::path::KeySpan;
 
 use crate::engine::Engine;
 use crate::stream::Stream;
@@ -46,6 +47,20 @@ impl Directory {
 
     pub(crate) fn streams(&self) -> impl Iterator<Item = &Arc<Stream>> {
         self.by_path.values()
+    }
+
+    /// The first streams whose paths lie in a span of keys and come after `after`, `max` at most.
+    pub(crate) fn streams_in(
+        &self,
+        span: &KeySpan,
+        after: Option<&StreamPath>,
+        max: usize,
+    ) -> Vec<Arc<Stream>> {
+        let start =
+            after.map_or(Bound::Included(span.from.as_str()), |after| Bound::Excluded(after.as_str()));
+        let end = span.until.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let paths = self.in_order.range::<str, _>((start, end)).take(max);
+        paths.filter_map(|path| self.by_path.get(path).cloned()).collect()
     }
 
     /// The first paths that begin with `prefix` and come after `after`, `max` at most.

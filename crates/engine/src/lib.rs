@@ -93,7 +93,7 @@ pub use crate::bootstrap::{
 pub use crate::boundary::Message;
 pub use crate::bucket::{BucketHead, ListItem, ListPage, ListRequest};
 pub use crate::changes::{ChangeWatch, Changed, NOTED_STREAMS_MAX, StreamEnd};
-pub use crate::check::{Checked, Finding, check};
+pub use crate::check::{Checked, check};
 pub use crate::counters::{Counted, Stats};
 pub use crate::directory::PathWalk;
 pub use crate::engine::Engine;

@@ -58,6 +58,9 @@ pub enum Inconsistent {
     /// The files of another shard.
     #[error("the manifest is that of shard {0}")]
     Shard(u16),
+    /// What is said of a stream in the files of a shard that it does not live in.
+    #[error("there is something of stream {0:#x}, which lives in another shard")]
+    Elsewhere(u64),
     /// A snapshot whose body is not there, or not whole.
     #[error("the snapshot of stream {stream:#x} at {offset} has no body, or not all of it")]
     SnapshotMissing {

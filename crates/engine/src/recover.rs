@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use alluvium_env::{Disk, Env};
 use alluvium_journal::{
     self as journal, CheckpointError, CheckpointReader, DataDirectory, FormatError, JournalError,
-    JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, StreamId,
-    Table, TableError, body_table, checkpoint_name, table_name,
+    JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, Shape,
+    StreamId, Table, TableError, body_table, checkpoint_name, table_name,
 };
 use alluvium_protocol::StreamPath;
 use alluvium_tail::{Recent, SpanCache};
@@ -154,7 +154,7 @@ impl Recovered {
     fn create(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: dir.clone(), source };
         env.disk.create_dir_all(&dir).map_err(io)?;
-        let segments = Segments::create(env, &dir, segment_bytes, 1)?;
+        let segments = Segments::create(env, &dir, Shape { segment_bytes, shard: Some(index) }, 1)?;
         let manifest = Manifest {
             shard: index,
             checkpoint: None,
@@ -189,6 +189,7 @@ impl Recovered {
             for entry in &mut reader {
                 let inconsistent = |source| OpenError::Inconsistent { dir: dir.clone(), source };
                 let (rebuilt, extents) = Rebuilt::from_entry(entry?).map_err(inconsistent)?;
+                lives_in(rebuilt.id, index).map_err(inconsistent)?;
                 let runs = hold_runs(&mut tables, rebuilt.id, &extents)
                     .ok_or(Inconsistent::Extent(rebuilt.id.0))
                     .map_err(inconsistent)?;
@@ -196,7 +197,8 @@ impl Recovered {
             }
             next_stream = reader.end().map_or(0, |end| end.next_stream);
         }
-        let segments = Segments::open(env, &dir, segment_bytes, manifest.first_segment)?;
+        let segments =
+            Segments::open(env, &dir, Shape { segment_bytes, shard: Some(index) }, manifest.first_segment)?;
         Self::replay(env, dir, segments, Folded::new(manifest, tables), streams, next_stream)
     }
 
@@ -219,6 +221,7 @@ impl Recovered {
             if matches!(record.mutation, Mutation::Body(_)) {
                 bodies.push(record.stream);
             }
+            lives_in(record.stream, folded.manifest.shard)?;
             replay_record(&mut streams, record, place)
         });
         let replayed = replayed.map_err(|error| match error {
@@ -261,6 +264,11 @@ fn open_body_tables(
         opened.insert(*id, table);
     }
     Ok(opened)
+}
+
+/// Refuses what is said of a stream in the files of a shard that it does not live in: they are another shard's.
+pub(crate) fn lives_in(stream: StreamId, shard: u16) -> Result<(), Inconsistent> {
+    if stream.shard() == shard { Ok(()) } else { Err(Inconsistent::Elsewhere(stream.0)) }
 }
 
 /// Takes one record of the journal in.

@@ -29,7 +29,7 @@ pub const OVERDUE_MAX: usize = 10_000;
 /// What an operator wants of the streams under a prefix. Each limit is one of its own: a stream goes that is over any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// What the URL path of the streams begins with, decoded: `/v1/stream/logs/`, `/ds/bucket/`; nothing for all streams.
+    /// The streams [under](StreamPath::is_under) this place, decoded: `/v1/stream/logs`, `/ds/bucket`; nothing for all streams.
     pub prefix: String,
     /// Streams go that were not written to for so many milliseconds. Reading is no writing.
     pub idle_ms_max: Option<u64>,

@@ -1,7 +1,7 @@
-//! Looking at all streams at once: how large each is, and when it was last written to.
+//! Looking at all streams under a prefix at once: how large each is, and when it was last written to.
 //!
-//! Every look goes through all streams of all shards. It holds the lock of a shard's directory only while it takes down which
-//! streams there are, and that of a stream while it reads its figures.
+//! A look goes through those streams of all shards, and through no others. It holds the lock of a shard's directory only
+//! while it takes down some of them, and that of a stream while it reads its figures.
 
 use std::sync::Arc;
 
@@ -9,6 +9,9 @@ use alluvium_protocol::{Incarnation, Offset, StreamPath};
 
 use crate::engine::{Engine, Inner};
 use crate::stream::{Shared, Stream};
+
+/// How many streams of a shard are taken down at a time.
+const SLICE_STREAMS: usize = 1024;
 
 /// What a look says of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +34,7 @@ pub struct Surveyed {
 }
 
 impl Engine {
-    /// Shows `visit` every stream whose URL path begins with `prefix` (decoded), in no order. Streams whose time is over
+    /// Shows `visit` every stream whose URL path is [under](StreamPath::is_under) `prefix` (decoded), in no order. Streams whose time is over
     /// and deleted ones are left out, and what the server keeps for itself. Blocks for a while if there are many.
     pub fn survey(&self, prefix: &str, mut visit: impl FnMut(Surveyed)) {
         self.inner.walk(prefix, self.inner.now_ms(), |stream, shared| {
@@ -52,20 +55,26 @@ impl Engine {
 impl Inner {
     /// Goes through the streams under a prefix that can be reached.
     pub(crate) fn walk(&self, prefix: &str, now_ms: u64, mut visit: impl FnMut(&Arc<Stream>, &Shared)) {
-        for shard in &self.shards {
-            let is_meant = |stream: &&Arc<Stream>| {
-                stream.path.as_ref().is_some_and(|path| path.is_under(prefix)) && !stream.expired(now_ms)
-            };
-            let streams: Vec<Arc<Stream>> =
-                shard.directory.read().streams().filter(is_meant).cloned().collect();
-            for stream in streams {
-                // One that an earlier bucket of the same name has left is on its way out.
-                if stream.bucket.is_some() && self.buckets.of(&stream).is_none() {
-                    continue;
+        let spans = StreamPath::keys_under(prefix);
+        for (shard, span) in self.shards.iter().flat_map(|shard| spans.iter().map(move |span| (shard, span)))
+        {
+            let mut after: Option<StreamPath> = None;
+            loop {
+                let streams = shard.directory.read().streams_in(span, after.as_ref(), SLICE_STREAMS);
+                let is_last = streams.len() < SLICE_STREAMS;
+                after = streams.last().and_then(|stream| stream.path.clone());
+                for stream in streams.iter().filter(|stream| !stream.expired(now_ms)) {
+                    // One that an earlier bucket of the same name has left is on its way out.
+                    if stream.bucket.is_some() && self.buckets.of(stream).is_none() {
+                        continue;
+                    }
+                    let shared = stream.shared.lock();
+                    if !shared.deleted {
+                        visit(stream, &shared);
+                    }
                 }
-                let shared = stream.shared.lock();
-                if !shared.deleted {
-                    visit(&stream, &shared);
+                if is_last || after.is_none() {
+                    break;
                 }
             }
         }

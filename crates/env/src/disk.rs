@@ -43,7 +43,8 @@ pub trait Disk: Send + Sync + Debug {
     /// Creates `dir` and its missing parents. Every directory that this call created is durable when it returns.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Opens a file.
+    /// Opens a file. What has the name and is no regular file (a FIFO, a device, a socket, a folder) is never opened, as
+    /// that alone may block or do something: an error of kind `InvalidInput`.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
     /// The names in `dir`, sorted. A name that isn't UTF-8 comes with replacement characters, so that it is seen
@@ -72,7 +73,8 @@ pub trait Disk: Send + Sync + Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Takes the exclusive lock on `path`, creating the file when missing. `None` when someone else holds it.
-    /// The lock is released when the guard is dropped and when the process dies.
+    /// The lock is released when the guard is dropped and when the process dies. Like [`Disk::open`], never of what is
+    /// no regular file.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 
     /// How large the file system with `path` is, and how much of it is free; none where nothing knows. May wait for the

@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod disk;
+mod finding;
 mod network;
 pub mod random;
 mod real;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 pub use crate::clock::{Clock, SystemClock};
 pub use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
+pub use crate::finding::{Finding, FindingKind};
 pub use crate::network::is_public;
 pub use crate::random::{OsRandom, Random};
 pub use crate::real::{FileMap, RealDisk};

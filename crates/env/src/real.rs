@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = match mode {
-            OpenMode::Read => OpenOptions::new().read(true).open(path)?,
-            OpenMode::ReadWrite => OpenOptions::new().read(true).write(true).open(path)?,
+            OpenMode::Read => open_regular(path, OpenOptions::new().read(true))?,
+            OpenMode::ReadWrite => open_regular(path, OpenOptions::new().read(true).write(true))?,
             OpenMode::CreateNew => OpenOptions::new().read(true).write(true).create_new(true).open(path)?,
         };
         Ok(Arc::new(RealFile(file)))
@@ -75,7 +75,8 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = open_regular(path, options.read(true).write(true).create(true).truncate(false))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -91,6 +92,25 @@ impl Disk for RealDisk {
             free: disk.f_bavail.saturating_mul(disk.f_frsize),
         }))
     }
+}
+
+/// Opens a regular file, and never what is none: to open a FIFO waits for its other end, and to open a device may do
+/// something. It is looked at before, and again when it is open; what takes the name in between is opened without waiting.
+fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return Err(no_regular_file()),
+        Ok(_) => {}
+        // It may be made now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = options.custom_flags(nonblocking).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_regular_file()) }
+}
+
+fn no_regular_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
 }
 
 /// Closing the file releases the lock.

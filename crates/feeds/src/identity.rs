@@ -1,7 +1,8 @@
 //! Who this authority is: a name drawn once, kept beside the spaces.
 //!
 //! It tells one server from another under the same address, in a greeting and in logs. Whether a *history* is the known one
-//! says a space's token, never this: a folder that was copied or set back keeps its name.
+//! says a space's token, never this: a folder that was copied by hand or set back keeps its name. A backup does not have it, so
+//! a folder that was restored gets another one.
 
 use std::io;
 use std::path::Path;
@@ -11,6 +12,8 @@ use alluvium_feed_protocol::Id;
 
 /// The file, in the folder of all spaces.
 pub(crate) const FILE: &str = "server-id";
+/// What becomes it.
+pub(crate) const FRESH: &str = "server-id.new";
 /// What a name begins with; 32 lower-case hexadecimal digits follow.
 const MARK: &str = "srv_";
 /// Longest file that is read, in bytes.
@@ -57,7 +60,7 @@ pub(crate) fn is_damaged(folder: &Path, disk: &dyn Disk) -> io::Result<bool> {
 }
 
 fn keep(folder: &Path, disk: &dyn Disk, id: &Id) -> io::Result<()> {
-    let (path, fresh) = (folder.join(FILE), folder.join("server-id.new"));
+    let (path, fresh) = (folder.join(FILE), folder.join(FRESH));
     if disk.exists(&fresh)? {
         disk.remove(&fresh)?;
     }

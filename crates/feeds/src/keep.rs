@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use alluvium_env::{Disk, DiskLock, OpenMode};
+use alluvium_env::{Disk, DiskLock, Finding, FindingKind, OpenMode};
 use alluvium_feed_store::keep::{self, LogEnd, beside, log_end};
 use alluvium_feed_store::{StoreError, spaces};
 
@@ -43,19 +43,6 @@ pub enum KeepError {
     },
 }
 
-/// Something that a check has found.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Finding {
-    /// The file.
-    pub file: PathBuf,
-    /// Where in it, if that can be told.
-    pub at: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-    /// Whether something is wrong at all, or a crash may leave this behind and a start puts it in order.
-    pub is_fault: bool,
-}
-
 /// How much a check has looked at.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Checked {
@@ -72,6 +59,10 @@ pub struct Checked {
 fn disk_error(path: &Path) -> impl FnOnce(io::Error) -> KeepError {
     let path = path.to_owned();
     move |source| KeepError::Disk { path, source }
+}
+
+fn unread(file: &Path, error: &io::Error) -> Finding {
+    Finding::new(file, None, format!("can't read it: {error}"), FindingKind::Unread)
 }
 
 /// Locks a folder that is there, without making anything: one without a lock file nobody has open.
@@ -111,27 +102,46 @@ pub fn is_of_spaces(disk: &dyn Disk, folder: &Path) -> Result<bool, KeepError> {
     Ok(names.iter().any(|name| name == LOCK || name == identity::FILE || is_folder_name(name)))
 }
 
-/// Copies every space of a folder that nobody has open into `target`, which is made.
+/// Copies every space of a folder that nobody has open into `target`, which is made, as [`copy`] does.
 pub fn copy_closed(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepError> {
     let _lock = lock(disk, folder)?;
     copy(disk, folder, target)
 }
 
+/// As [`copy_closed`], but a space that can't be copied is told to `report` and left out.
+pub fn copy_whole(
+    disk: &dyn Disk,
+    folder: &Path,
+    target: &Path,
+    report: &mut dyn FnMut(Finding),
+) -> Result<u64, KeepError> {
+    let _lock = lock(disk, folder)?;
+    copy_spaces(disk, folder, target, &mut |space, error| {
+        report(Finding::fault(space, None, format!("it can't be copied: {error}")));
+        Ok(())
+    })
+}
+
 /// Copies every space of a folder into `target`, which is made, while its authority goes on: each as of one moment
 /// between beginning and end of this. Not durable yet; how many there are.
 pub fn copy(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepError> {
+    copy_spaces(disk, folder, target, &mut |_, error| Err(error))
+}
+
+/// Copies spaces; `failed` decides whether it goes on without one.
+fn copy_spaces(
+    disk: &dyn Disk,
+    folder: &Path,
+    target: &Path,
+    failed: &mut dyn FnMut(&Path, KeepError) -> Result<(), KeepError>,
+) -> Result<u64, KeepError> {
     disk.create_dir_all(target).map_err(disk_error(target))?;
     let mut copied = 0;
     for space in space_folders(disk, folder)? {
-        let from = space.join(DATABASE);
-        if !disk.exists(&from).map_err(disk_error(&from))? {
-            continue;
+        match copy_space(disk, &space, &target.join(space.file_name().unwrap_or_default())) {
+            Ok(is_there) => copied += u64::from(is_there),
+            Err(error) => failed(&space, error)?,
         }
-        let to_folder = target.join(space.file_name().unwrap_or_default());
-        let to = to_folder.join(DATABASE);
-        disk.create_dir_all(&to_folder).map_err(disk_error(&to_folder))?;
-        let is_there = keep::copy(&from, &to).map_err(|source| KeepError::Store { path: from, source })?;
-        copied += u64::from(is_there);
     }
     // By this a folder is known as one of feeds.
     let mark = target.join(LOCK);
@@ -139,14 +149,36 @@ pub fn copy(disk: &dyn Disk, folder: &Path, target: &Path) -> Result<u64, KeepEr
     Ok(copied)
 }
 
+/// Copies one space; whether there was anything to copy.
+fn copy_space(disk: &dyn Disk, space: &Path, target: &Path) -> Result<bool, KeepError> {
+    let (from, to) = (space.join(DATABASE), target.join(DATABASE));
+    if !disk.exists(&from).map_err(disk_error(&from))? {
+        return Ok(false);
+    }
+    disk.create_dir_all(target).map_err(disk_error(target))?;
+    keep::copy(&from, &to).map_err(|source| {
+        // What there is of it is no copy. What can't be removed is found by whoever checks the copy.
+        drop(disk.remove(&to));
+        KeepError::Store { path: from, source }
+    })
+}
+
 /// Checks a folder of spaces that nobody has open. Nothing is changed.
 pub fn check(disk: &dyn Disk, folder: &Path, report: &mut dyn FnMut(Finding)) -> Result<Checked, KeepError> {
     let _lock = lock(disk, folder)?;
     let mut checked = Checked::default();
     let name = folder.join(identity::FILE);
-    if identity::is_damaged(folder, disk).map_err(disk_error(&name))? {
-        let what = "no name of a server is in it".to_owned();
-        report(Finding { file: name, at: None, what, is_fault: true });
+    match identity::is_damaged(folder, disk) {
+        Ok(false) => {}
+        Ok(true) => report(Finding::fault(&name, None, "no name of a server is in it")),
+        Err(error) => report(unread(&name, &error)),
+    }
+    for name in disk.list(folder).map_err(disk_error(folder))? {
+        if name == identity::FRESH {
+            report(Finding::of_a_crash(&folder.join(name), None, "nothing refers to it"));
+        } else if ![LOCK, identity::FILE].contains(&name.as_str()) && !is_folder_name(&name) {
+            report(Finding::stray(&folder.join(name)));
+        }
     }
     for space in space_folders(disk, folder)? {
         check_space(disk, &space, &mut checked, report)?;
@@ -161,18 +193,22 @@ fn check_space(
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepError> {
     let file = folder.join(DATABASE);
-    let names = disk.list(folder).map_err(disk_error(folder))?;
+    let names = match disk.list(folder) {
+        Ok(names) => names,
+        Err(error) => {
+            report(unread(folder, &error));
+            return Ok(());
+        }
+    };
     for name in &names {
         let is_companion = COMPANIONS.iter().any(|suffix| name.strip_suffix(suffix) == Some(DATABASE));
         if name != DATABASE && name != guard::FILE && !is_companion {
-            let what = "nothing refers to it".to_owned();
-            report(Finding { file: folder.join(name), at: None, what, is_fault: false });
+            report(Finding::stray(&folder.join(name)));
         }
     }
     if !names.iter().any(|name| name == DATABASE) {
         if names.iter().any(|name| name == guard::FILE) {
-            let what = "the database is missing, and its guard is there".to_owned();
-            report(Finding { file, at: None, what, is_fault: true });
+            report(Finding::fault(&file, None, "the database is missing, and its guard is there"));
         }
         return Ok(());
     }
@@ -180,7 +216,11 @@ fn check_space(
     let mut tell = |what: String| {
         // What was cut off before anything was acknowledged.
         let is_fault = what != keep::NO_TABLES || names.iter().any(|name| name == guard::FILE);
-        report(Finding { file: file.clone(), at: None, what, is_fault });
+        report(if is_fault {
+            Finding::fault(&file, None, what)
+        } else {
+            Finding::of_a_crash(&file, None, what)
+        });
     };
     let found = keep::check(&file, &mut tell);
     let found = found.map_err(|source| KeepError::Store { path: file.clone(), source })?;
@@ -191,8 +231,7 @@ fn check_space(
     if let [space] = &found.spaces[..] {
         check_guard(disk, folder, space, report)?;
     } else if !found.spaces.is_empty() {
-        let what = "it has more than one space".to_owned();
-        report(Finding { file, at: None, what, is_fault: true });
+        report(Finding::fault(&file, None, "it has more than one space"));
     }
     Ok(())
 }
@@ -203,16 +242,22 @@ pub fn check_log(disk: &dyn Disk, file: &Path, report: &mut dyn FnMut(Finding)) 
     if !disk.exists(&log).map_err(disk_error(&log))? {
         return Ok(());
     }
-    let open = disk.open(&log, OpenMode::Read).map_err(disk_error(&log))?;
-    match log_end(open.as_ref()).map_err(disk_error(&log))? {
+    let end = disk.open(&log, OpenMode::Read).and_then(|open| log_end(open.as_ref()));
+    let end = match end {
+        Ok(end) => end,
+        Err(error) => {
+            report(unread(&log, &error));
+            return Ok(());
+        }
+    };
+    match end {
         LogEnd::Whole => {}
         LogEnd::Torn(at) => {
-            let what = "the log ends in an interrupted write".to_owned();
-            report(Finding { file: log, at: Some(at), what, is_fault: false });
+            report(Finding::of_a_crash(&log, Some(at), "the log ends in an interrupted write"));
         }
         LogEnd::Damaged(at) => {
-            let what = "the log is damaged, and there are whole transactions behind it".to_owned();
-            report(Finding { file: log, at: Some(at), what, is_fault: true });
+            let what = "the log is damaged, and there are whole transactions behind it";
+            report(Finding::fault(&log, Some(at), what));
         }
     }
     Ok(())
@@ -228,14 +273,20 @@ fn check_guard(
     let name = name_of_folder(&space.id);
     if folder.file_name().is_none_or(|found| found != name.as_str()) {
         let what = format!("the space in it is `{}`, whose folder is called `{name}`", space.id);
-        report(Finding { file: folder.join(DATABASE), at: None, what, is_fault: true });
+        report(Finding::fault(&folder.join(DATABASE), None, what));
     }
     let file = folder.join(guard::FILE);
     if !disk.exists(&file).map_err(disk_error(&file))? {
         // As in a copy: the space gets a new token when it is opened.
         return Ok(());
     }
-    let guard = Guard::read(disk, folder).map_err(disk_error(&file))?;
+    let guard = match Guard::read(disk, folder) {
+        Ok(guard) => guard,
+        Err(error) => {
+            report(unread(&file, &error));
+            return Ok(());
+        }
+    };
     let is_behind = match &space.token {
         Some(token) => guard.was_set_back(token, space.epoch, space.max_position()),
         None => false,
@@ -247,6 +298,6 @@ fn check_guard(
     } else {
         return Ok(());
     };
-    report(Finding { file, at: None, what: what.to_owned(), is_fault: true });
+    report(Finding::fault(&file, None, what));
     Ok(())
 }

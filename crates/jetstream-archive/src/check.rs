@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use alluvium_env::{Disk, DiskLock, Env, OpenMode};
+use alluvium_env::{Disk, DiskLock, Env, Finding, FindingKind, OpenMode};
 use alluvium_jss::{Inspection, ReadLimits, SegmentIndex};
 
 use crate::error::Error;
@@ -15,19 +15,6 @@ use crate::store::{Store, StoreError, keys, read_u64};
 
 /// Keys of the store that are read at a time.
 const PAGE_KEYS: usize = 1000;
-
-/// Something that a check has found.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Finding {
-    /// The file or folder.
-    pub file: PathBuf,
-    /// Where in it, if that can be told.
-    pub at: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-    /// Whether something is wrong at all, or a crash may leave this behind and a start puts it in order.
-    pub is_fault: bool,
-}
 
 /// How much a check has looked at.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -76,7 +63,7 @@ pub fn check(
     }
     for name in &names {
         if SegmentIndex::from_file_name(name).is_none() && ![LOCK, PENDING_LOG].contains(&name.as_str()) {
-            check.tell(&dir.join(name), None, "nothing refers to it".to_owned(), false);
+            (check.report)(Finding::stray(&dir.join(name)));
         }
     }
     let stored = match store {
@@ -135,7 +122,8 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn tell(&mut self, file: &Path, at: Option<u64>, what: String, is_fault: bool) {
-        (self.report)(Finding { file: file.to_owned(), at, what, is_fault });
+        let kind = if is_fault { FindingKind::Fault } else { FindingKind::Crash };
+        (self.report)(Finding::new(file, at, what, kind));
     }
 
     fn segment(&mut self, index: SegmentIndex, is_last: bool) -> Result<(), Error> {

@@ -33,7 +33,7 @@ mod view;
 
 pub use archive::{Archive, Status};
 pub use batch::Batch;
-pub use check::{Checked, Finding, check};
+pub use check::{Checked, check};
 pub use error::Error;
 pub use manifest::{Descriptor, Manifest};
 pub use memo::FORMS;

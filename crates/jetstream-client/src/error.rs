@@ -12,6 +12,9 @@ pub enum Error {
     /// The server was not reached, or the connection broke.
     #[error("{0}")]
     Network(String),
+    /// The server is none that can be trusted, or does not speak TLS.
+    #[error("the server cannot be asked: {0}")]
+    Untrusted(&'static str),
     /// The server says no.
     #[error("the server answers with status {status}: {message}")]
     Refused {
@@ -98,6 +101,7 @@ impl Error {
                 _ => false,
             },
             Self::NoArchive
+            | Self::Untrusted(_)
             | Self::Answer(_)
             | Self::Block { .. }
             | Self::Segment { .. }

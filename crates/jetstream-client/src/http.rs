@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use alluvium_websocket::tls_refusal;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -223,7 +224,15 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn network(error: ureq::Error) -> Error {
-    Error::Network(error.to_string())
+    let refusal = match &error {
+        ureq::Error::Io(error) => tls_refusal(error),
+        ureq::Error::Rustls(error) => tls_refusal(error),
+        _ => None,
+    };
+    match refusal {
+        Some(why) => Error::Untrusted(why),
+        None => Error::Network(error.to_string()),
+    }
 }
 
 fn broken(error: &std::io::Error) -> Error {

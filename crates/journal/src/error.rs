@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use alluvium_env::{Finding, FindingKind};
 use thiserror::Error;
 
 /// Bytes that are not what was written. Nothing was changed because of it.
@@ -17,6 +18,12 @@ pub struct Damage {
     pub reason: &'static str,
 }
 
+impl From<Damage> for Finding {
+    fn from(damage: Damage) -> Self {
+        Self::fault(&damage.file, Some(damage.at), damage.reason)
+    }
+}
+
 /// An operation of the system on a file that failed.
 #[derive(Debug, Error)]
 #[error("can't {action} `{}`", file.display())]
@@ -27,6 +34,13 @@ pub struct IoFault {
     pub file: PathBuf,
     /// The system's answer.
     pub source: io::Error,
+}
+
+impl From<IoFault> for Finding {
+    fn from(fault: IoFault) -> Self {
+        let what = format!("can't {} it: {}", fault.action, fault.source);
+        Self::new(&fault.file, None, what, FindingKind::Unread)
+    }
 }
 
 impl IoFault {

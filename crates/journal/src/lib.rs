@@ -51,7 +51,7 @@ pub use crate::record::{
     RawOffset, Receipt, Record, Retention, SetAttributes, Snapshot, StreamId,
 };
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
-pub use crate::segment::SegmentFile;
+pub use crate::segment::{SegmentFile, Shape};
 pub use crate::segments::{SEGMENT_BYTES_MIN, SPARES_MAX, Segments};
 pub use crate::table::{BlockEntry, Table, TableError, TableSummary, TableWriter};
 pub use crate::writer::{JournalWriter, Rotated, Written};

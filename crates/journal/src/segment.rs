@@ -12,6 +12,22 @@ use crate::format::FORMAT_VERSION;
 /// The length in bytes of the header of a segment file; the first batch starts here.
 pub const SEGMENT_HEADER_BYTES: u32 = 64;
 
+/// What the segments of a journal have in common.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Shape {
+    /// The size of each file in bytes.
+    pub segment_bytes: u32,
+    /// The shard whose journal it is; `None` for a journal of no shard, whose segments can't be told from those of others.
+    pub shard: Option<u16>,
+}
+
+impl From<u32> for Shape {
+    /// The shape of a journal of no shard, with segments of so many bytes.
+    fn from(segment_bytes: u32) -> Self {
+        Self { segment_bytes, shard: None }
+    }
+}
+
 const SEGMENT_MAGIC: [u8; 8] = *b"alvm-seg";
 
 /// The fixed part at the start of a segment file, drawn in `docs/formats/journal.md`.
@@ -24,6 +40,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) key: u64,
     /// The size of the file.
     pub(crate) segment_bytes: u32,
+    /// The shard whose journal it is a part of; `None` where that was not written down, as by the first programs.
+    pub(crate) shard: Option<u16>,
 }
 
 impl SegmentHeader {
@@ -35,6 +53,7 @@ impl SegmentHeader {
         rest.put_u64_le(self.first_seq);
         rest.put_u64_le(self.key);
         rest.put_u32_le(self.segment_bytes);
+        rest.put_u16_le(self.shard.map_or(0, |shard| shard.saturating_add(1)));
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -58,6 +77,7 @@ impl SegmentHeader {
             first_seq: rest.get_u64_le(),
             key: rest.get_u64_le(),
             segment_bytes: rest.get_u32_le(),
+            shard: rest.get_u16_le().checked_sub(1),
         })
     }
 }
@@ -89,22 +109,23 @@ impl SegmentFile {
         Self { path, file, header, last_seq: OnceLock::new() }
     }
 
-    /// Opens an existing segment and verifies its header.
+    /// Opens an existing segment of a journal like this and verifies its header.
     pub(crate) fn open(
         disk: &dyn Disk,
         path: PathBuf,
         number: u64,
-        size: u32,
+        shape: Shape,
         mode: OpenMode,
     ) -> Result<Self, JournalError> {
         let segment = Self::open_any_size(disk, path, number, mode)?;
-        if segment.size() == size {
-            Ok(segment)
-        } else {
-            Err(segment
-                .damage(0, "the segment doesn't have the size that the directory's segments have")
-                .into())
-        }
+        let reason = match (segment.header.shard, shape.shard) {
+            _ if segment.size() != shape.segment_bytes => {
+                "the segment doesn't have the size that the directory's segments have"
+            }
+            (Some(found), Some(expected)) if found != expected => "the segment is one of another shard",
+            _ => return Ok(segment),
+        };
+        Err(segment.damage(0, reason).into())
     }
 
     pub(crate) fn open_any_size(
@@ -184,7 +205,13 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_anywhere_makes_a_header_invalid() {
-        let header = SegmentHeader { number: 5, first_seq: 900, key: 0x1234_5678, segment_bytes: 1 << 26 };
+        let header = SegmentHeader {
+            number: 5,
+            first_seq: 900,
+            key: 0x1234_5678,
+            segment_bytes: 1 << 26,
+            shard: Some(3),
+        };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for bit in 0..8 * bytes.len() {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Damage, IoFault, JournalError, io_fault};
 use crate::names::{is_folded, segment_name, segment_number, spare_name, spare_number};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, Shape};
 
 /// How many spare files are kept.
 pub const SPARES_MAX: usize = 2;
@@ -27,7 +27,7 @@ pub struct Segments {
     disk: Arc<dyn Disk>,
     random: Arc<dyn Random>,
     dir: PathBuf,
-    segment_bytes: u32,
+    shape: Shape,
     files: Mutex<Files>,
 }
 
@@ -41,8 +41,13 @@ struct Files {
 impl Segments {
     /// Starts a new journal in `dir`, which exists: segment `first`, empty, durable. Removes what an earlier,
     /// unfinished start may have left, but refuses to touch a folder that has data in it.
-    pub fn create(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Arc<Self>, JournalError> {
-        let segments = Self::empty(env, dir, segment_bytes);
+    pub fn create(
+        env: &Env,
+        dir: &Path,
+        shape: impl Into<Shape>,
+        first: u64,
+    ) -> Result<Arc<Self>, JournalError> {
+        let segments = Self::empty(env, dir, shape.into());
         let names = segments.names()?;
         for name in &names {
             segments.check_unused(name)?;
@@ -76,8 +81,13 @@ impl Segments {
     }
 
     /// Opens the segments from `first` on. Older ones, which a fold has made superfluous, become spares.
-    pub fn open(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Arc<Self>, JournalError> {
-        let segments = Self::empty(env, dir, segment_bytes);
+    pub fn open(
+        env: &Env,
+        dir: &Path,
+        shape: impl Into<Shape>,
+        first: u64,
+    ) -> Result<Arc<Self>, JournalError> {
+        let segments = Self::empty(env, dir, shape.into());
         let names = segments.names()?;
         let last_spare = names.iter().filter_map(|name| spare_number(name)).max();
         segments.files.lock().next_spare = last_spare.map_or(0, |number| number + 1);
@@ -92,8 +102,8 @@ impl Segments {
     }
 
     /// Opens the segments from `first` on to look at them: nothing is changed, and they can't be written.
-    pub fn look(env: &Env, dir: &Path, segment_bytes: u32, first: u64) -> Result<Self, JournalError> {
-        let segments = Self::empty(env, dir, segment_bytes);
+    pub fn look(env: &Env, dir: &Path, shape: impl Into<Shape>, first: u64) -> Result<Self, JournalError> {
+        let segments = Self::empty(env, dir, shape.into());
         segments.open_from(first, &segments.names()?, OpenMode::Read)?;
         Ok(segments)
     }
@@ -106,7 +116,7 @@ impl Segments {
             }
             expected += 1;
             let path = self.dir.join(segment_name(number));
-            self.insert(SegmentFile::open(self.disk(), path, number, self.segment_bytes, mode)?)?;
+            self.insert(SegmentFile::open(self.disk(), path, number, self.shape, mode)?)?;
         }
         if expected == first {
             return Err(self.missing(first).into());
@@ -114,13 +124,14 @@ impl Segments {
         Ok(())
     }
 
-    fn empty(env: &Env, dir: &Path, segment_bytes: u32) -> Self {
+    fn empty(env: &Env, dir: &Path, shape: Shape) -> Self {
+        let segment_bytes = shape.segment_bytes;
         assert!(segment_bytes >= SEGMENT_BYTES_MIN, "a segment of {segment_bytes} bytes is too small");
         Self {
             disk: Arc::clone(&env.disk),
             random: Arc::clone(&env.random),
             dir: dir.to_owned(),
-            segment_bytes,
+            shape,
             files: Mutex::default(),
         }
     }
@@ -150,7 +161,7 @@ impl Segments {
 
     /// The size of every segment in bytes.
     pub fn segment_bytes(&self) -> u32 {
-        self.segment_bytes
+        self.shape.segment_bytes
     }
 
     /// The handle of a segment, or `None` when it was retired.
@@ -226,7 +237,7 @@ impl Segments {
         let (header, len) = SegmentFile::read_header(self.disk(), path)?;
         let segment =
             header.and_then(|header| self.get(header.number).filter(|found| found.key() == header.key));
-        let usable = segment.is_none() && len == u64::from(self.segment_bytes);
+        let usable = segment.is_none() && len == u64::from(self.shape.segment_bytes);
         if usable { self.recycle(path) } else { self.remove(path) }
     }
 
@@ -267,7 +278,7 @@ impl Segments {
 
     fn fill_spare(&self, path: &Path) -> Result<(), IoFault> {
         let file = self.disk.open(path, OpenMode::CreateNew).map_err(io_fault("create", path))?;
-        file.fill_zero(u64::from(self.segment_bytes)).map_err(io_fault("fill", path))?;
+        file.fill_zero(u64::from(self.shape.segment_bytes)).map_err(io_fault("fill", path))?;
         file.sync_all().map_err(io_fault("sync", path))
     }
 
@@ -293,7 +304,8 @@ impl Segments {
             number,
             first_seq,
             key: self.random.next_u64(),
-            segment_bytes: self.segment_bytes,
+            segment_bytes: self.shape.segment_bytes,
+            shard: self.shape.shard,
         };
         let file = self.disk.open(&spare, OpenMode::ReadWrite).map_err(io_fault("open", &spare))?;
         if let Err(fault) = file.write_all_at(&[&header.encode()], 0).map_err(io_fault("write", &spare)) {
@@ -309,7 +321,7 @@ impl Segments {
 
     /// The most bytes that a batch can have.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
-        u64::from(self.segment_bytes - SEGMENT_HEADER_BYTES)
+        u64::from(self.shape.segment_bytes - SEGMENT_HEADER_BYTES)
     }
 }
 

@@ -28,11 +28,14 @@
 //! | [`mod@error`] | the twelve kinds of refusal, with status, headers and event data |
 //! | [`store`] | what any keeper of streams does, and a suite that checks it |
 //! | [`subscription`] | cursors that wake workers: documents, patterns, wakes and leases |
+//! | [`batch`] | many appends in one body |
+//! | [`prefix`] | a place and everything below it |
 //! | [`path_token`] | a path as one word |
 //! | [`header`], [`limits`] | names and bounds |
 
 pub mod admit;
 pub mod attributes;
+pub mod batch;
 pub mod bucket;
 pub mod claim;
 pub mod content_type;
@@ -49,6 +52,7 @@ pub mod limits;
 pub mod offset;
 pub mod path;
 pub mod path_token;
+pub mod prefix;
 pub mod producer;
 pub mod snapshot;
 pub mod sse;

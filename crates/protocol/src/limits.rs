@@ -6,6 +6,9 @@
 /// Longest stream path, counted after percent-decoding.
 pub const PATH_BYTES_MAX: usize = 1024;
 
+/// Longest prefix of paths, as it is written.
+pub const PREFIX_BYTES_MAX: usize = 4 * 1024;
+
 /// Shortest bucket id (extensions §1.1).
 pub const BUCKET_ID_BYTES_MIN: usize = 4;
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::bucket::{self, BucketId, InvalidStreamId};
 use crate::limits::{BUCKETED_PATH_BYTES_MAX, PATH_BYTES_MAX};
+use crate::prefix::covers;
 
 /// First segment kept for the protocol's own endpoints (PROTOCOL §6.1).
 pub const RESERVED_SEGMENT: &str = "__ds";
@@ -23,6 +24,13 @@ pub const STREAM_MOUNT: &str = "/v1/stream/";
 
 /// Where buckets are mounted: followed by the bucket's id, a slash and the stream's id.
 pub const BUCKET_MOUNT: &str = "/ds/";
+
+/// The places of the two.
+const STREAM_PLACE: &str = "/v1/stream";
+const BUCKET_PLACE: &str = "/ds";
+/// What the keys of internal paths begin with, and what comes behind them all.
+const INTERNAL_KEYS: &str = "\u{1}";
+const AFTER_MARKS: &str = "\u{2}";
 
 /// Begins the key of a path in a bucket.
 const BUCKET_MARK: char = '\0';
@@ -131,17 +139,44 @@ impl StreamPath {
         format!("{mount}{}", self.encoded())
     }
 
-    /// Whether the path of the stream's URL begins so, which is compared decoded: `prefix` is decoded as well, and may end
-    /// anywhere. What the server keeps for itself is under none.
-    pub fn is_under(&self, prefix: &str) -> bool {
-        if self.is_internal() {
-            return false;
+    /// Whether the path of the stream's URL is at a place or below it, as [prefixes](crate::prefix) have it: segment by
+    /// segment. `place` is decoded; a slash at its end makes no difference, and an empty one is everything. What the
+    /// server keeps for itself is nowhere.
+    pub fn is_under(&self, place: &str) -> bool {
+        let (mount, key) =
+            if self.is_bucketed() { (BUCKET_PLACE, &self.0[1..]) } else { (STREAM_PLACE, &*self.0) };
+        !self.is_internal()
+            && match below(place, mount) {
+                Some(Below::All) => true,
+                Some(Below::Place(place)) => covers(place, key),
+                None => false,
+            }
+    }
+
+    /// Where the [keys](Self::as_str) of all streams [under](Self::is_under) a place lie, among all keys in their order:
+    /// in none of the spans is the key of another stream.
+    pub fn keys_under(place: &str) -> Vec<KeySpan> {
+        let mut spans = Vec::new();
+        for (mount, mark, from, until) in [
+            (STREAM_PLACE, "", AFTER_MARKS, None),
+            (BUCKET_PLACE, Self::BUCKETED_KEYS, Self::BUCKETED_KEYS, Some(INTERNAL_KEYS)),
+        ] {
+            match below(place, mount) {
+                Some(Below::All) => {
+                    spans.push(KeySpan { from: from.to_owned(), until: until.map(str::to_owned) });
+                }
+                Some(Below::Place(place)) => {
+                    let at = format!("{mark}{place}");
+                    // The key itself, up to the one that comes next in any order of keys; and those with a slash behind
+                    // it, up to those with the character after the slash.
+                    let (next, below, end) = (format!("{at}\0"), format!("{at}/"), format!("{at}0"));
+                    spans.push(KeySpan { from: at, until: Some(next) });
+                    spans.push(KeySpan { from: below, until: Some(end) });
+                }
+                None => {}
+            }
         }
-        let mount = if self.is_bucketed() { BUCKET_MOUNT } else { STREAM_MOUNT };
-        match prefix.strip_prefix(mount) {
-            Some(prefix) => self.0.trim_start_matches(BUCKET_MARK).starts_with(prefix),
-            None => mount.starts_with(prefix),
-        }
+        spans
     }
 
     /// What tells this path from all others, in either namespace: the decoded path, or for a stream in a bucket a
@@ -171,6 +206,32 @@ impl StreamPath {
     /// The path as it stands in a URL after its mount: ASCII, one spelling per path, slashes kept.
     pub fn encoded(&self) -> String {
         percent_encode(self.0.trim_start_matches(BUCKET_MARK))
+    }
+}
+
+/// Keys that follow one another.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeySpan {
+    /// The first.
+    pub from: String,
+    /// The first behind them; `None` where nothing is.
+    pub until: Option<String>,
+}
+
+/// What of a namespace is under a place.
+enum Below<'a> {
+    All,
+    /// What is at or below this one in it.
+    Place(&'a str),
+}
+
+/// What of the namespace at `mount` is under a place.
+fn below<'a>(place: &'a str, mount: &str) -> Option<Below<'a>> {
+    let place = place.strip_suffix('/').unwrap_or(place);
+    match place.strip_prefix(mount) {
+        Some("") => Some(Below::All),
+        Some(rest) => rest.strip_prefix('/').map(Below::Place),
+        None => covers(place, mount).then_some(Below::All),
     }
 }
 

@@ -4,6 +4,7 @@
 //! streams are named there ([`name`]), what a wake is and what ends it ([`machine`]), what a webhook's signature covers
 //! ([`signature`]). Who keeps the state, sends the webhooks and looks at the clock calls these.
 
+pub mod answer;
 pub mod config;
 pub mod glob;
 pub mod machine;

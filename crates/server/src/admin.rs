@@ -2,7 +2,7 @@
 //! of all streams under a prefix. What `alluvium admin` speaks to.
 //!
 //! Every answer is bounded: a page has a limit, a deletion ends so many streams at most and is asked for again for the rest.
-//! Each look goes through all streams, on a thread that may block.
+//! Each look goes through all streams under its prefix, on a thread that may block.
 
 mod delete;
 mod query;

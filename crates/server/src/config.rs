@@ -20,7 +20,7 @@ pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
 pub use retention::{InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix};
-use value::Value as _;
+pub(crate) use value::Value;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
 /// Options that a SQLite store has no use for: `docs/sql-store.md` lists them too.

@@ -9,6 +9,7 @@ use alluvium_http::{BindError, StartError, TlsError};
 use alluvium_journal::FormatError;
 
 use crate::config::{Config, ConfigError};
+use crate::keep::KeepFault;
 use crate::sight::OwnError;
 
 /// The data directory or the SQLite file is damaged, not ours, or of another version (`EX_DATAERR` of `sysexits.h`).
@@ -64,6 +65,9 @@ pub enum ServeError {
     /// Nobody can be let in.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// Backups cannot be made where they are to be.
+    #[error("`backup-dir` cannot be used: {0}")]
+    Backups(KeepFault),
     /// The address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -96,6 +100,7 @@ impl ServeError {
             | Self::Config(_)
             | Self::Open(OpenError::Options(_))
             | Self::Tls(_)
+            | Self::Backups(KeepFault::Inside { .. })
             | Self::Sqlite { source: alluvium_sqlstore::OpenError::Bounds(_), .. } => EXIT_CONFIG,
             Self::Sqlite { source, .. } if source.is_foreign() => EXIT_DATA,
             Self::Open(error) if error.is_of_the_system() => EXIT_IO,
@@ -104,6 +109,7 @@ impl ServeError {
             | Self::Bind(BindError::Io { .. })
             | Self::Sqlite { .. }
             | Self::SqliteFolder { .. }
+            | Self::Backups(_)
             | Self::Start(_)
             | Self::Io(_) => EXIT_IO,
         }
@@ -140,6 +146,7 @@ impl ServeError {
             | Self::Start(_)
             | Self::Access(_)
             | Self::Config(_)
+            | Self::Backups(_)
             | Self::Tls(_)
             | Self::Feeds(_)
             | Self::Subscriptions(_)

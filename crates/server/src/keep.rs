@@ -7,6 +7,7 @@
 mod backup;
 mod check;
 mod files;
+mod folder;
 mod http;
 mod jetstream;
 mod keeper;
@@ -17,14 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use alluvium_engine::BackupError;
-use alluvium_env::Disk;
 use alluvium_feeds::keep::KeepError;
 use alluvium_journal::FormatError;
-use alluvium_journal::format::{FORMAT_NAME, STREAMS_NAME};
 use thiserror::Error;
 
+pub(crate) use self::backup::try_folder;
 pub use self::backup::{Taken, backup_closed};
-pub use self::check::{Counts, Found, check};
+pub use self::check::{Counts, check, lost};
 pub(crate) use self::http::{Backups, OPERATIONS as BACKUP_OPERATIONS, operation};
 pub(crate) use self::keeper::{Counted, Keeper};
 pub use self::manifest::{Entry, Kind, MANIFEST_NAME, Manifest};
@@ -43,11 +43,31 @@ const JETSTREAM: (&str, &str) = ("segments", "meta");
 #[derive(Debug, Error)]
 pub enum KeepFault {
     /// Neither a data directory nor a backup.
-    #[error("`{}` is no data directory of Alluvium, and no backup of one", _0.display())]
+    #[error(
+        "`{}` is no data directory of Alluvium, and no backup of one: it has neither `FORMAT`, `streams` nor `feeds` with \
+         spaces of a server, nor `segments` and `meta` of a Jetstream, nor `BACKUP`", _0.display()
+    )]
     Foreign(PathBuf),
     /// Another process has it open.
     #[error("`{}` is in use by another process: a server runs on it", _0.display())]
     Locked(PathBuf),
+    /// A backup, where something is wanted that one can be made of.
+    #[error("`{}` is a backup: copy it as it is, or restore it", _0.display())]
+    IsBackup(PathBuf),
+    /// Feeds only, and nobody said where the streams are.
+    #[error(
+        "`{}` has feeds and no streams: there is neither `FORMAT` nor `streams` in it. Say with `--store sqlite:PATH` where \
+         the streams are", _0.display()
+    )]
+    NoStreams(PathBuf),
+    /// One of two folders lies in the other.
+    #[error("`{}` is in `{}`, and one cannot be copied to the other", inner.display(), outer.display())]
+    Inside {
+        /// What lies in the other.
+        inner: PathBuf,
+        /// The other.
+        outer: PathBuf,
+    },
     /// What is to be made is there already.
     #[error("`{}` is there already", _0.display())]
     Exists(PathBuf),
@@ -147,38 +167,5 @@ impl From<KeepError> for KeepFault {
 impl From<alluvium_jetstream_archive::Error> for KeepFault {
     fn from(error: alluvium_jetstream_archive::Error) -> Self {
         Self::Archive(error)
-    }
-}
-
-/// What a folder is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Folder {
-    /// The data directory of a server. Without streams, if they are kept elsewhere.
-    Server { has_streams: bool, has_feeds: bool },
-    /// That of a Jetstream.
-    Jetstream,
-    /// A backup.
-    Backup,
-}
-
-impl Folder {
-    fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, KeepFault> {
-        let has = |name: &str| {
-            let path = dir.join(name);
-            disk.exists(&path).map_err(KeepFault::disk(&path))
-        };
-        if has(MANIFEST_NAME)? {
-            return Ok(Self::Backup);
-        }
-        let has_feeds = alluvium_feeds::keep::is_of_spaces(disk, &dir.join(FEEDS))?;
-        // Where only the version is missing there are streams all the same, and whoever looks at them will miss it.
-        let has_streams = has(FORMAT_NAME)? || has(STREAMS_NAME)?;
-        if has_streams || has_feeds {
-            return Ok(Self::Server { has_streams, has_feeds });
-        }
-        if has(JETSTREAM.0)? && has(JETSTREAM.1)? {
-            return Ok(Self::Jetstream);
-        }
-        Err(KeepFault::Foreign(dir.to_owned()))
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+mod causes;
 pub mod config;
 mod exit;
 mod front;
@@ -23,6 +24,7 @@ mod store;
 mod subscriptions;
 mod watch;
 
+pub use causes::Causes;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
 };

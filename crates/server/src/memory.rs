@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use alluvium_streams::limits::BOOTSTRAPS_SCARCE_MAX;
 
-use crate::config::{ByteLimit, Config, ConfigError, StoreChoice};
+use crate::config::{ByteLimit, ByteSize, Config, ConfigError, StoreChoice, Value as _};
 use crate::store::default_shards;
 
 const KIB: u64 = 1024;
@@ -121,7 +121,7 @@ pub(crate) fn check_memory(config: &Config, shards: usize) -> Result<(), ConfigE
     Err(ConfigError::Contradiction(format!(
         "`memory-max` is {}, and all limits together let peers have {} held: {told}; each connection counts {}. Lower \
          some of them",
-        rounded(max),
+        ByteSize(max).show(),
         rounded(sum),
         rounded(config.connection_bytes()),
     )))
@@ -170,12 +170,15 @@ mod tests {
         assert_eq!(config.memory_bytes(1), kib * 1024);
         assert_eq!(config.memory_bytes(2), (kib + 48 * 1024) * 1024);
         let refused = load(&[&small[..], &[("connections-max", "2000")]].concat()).unwrap_err();
-        for told in [
-            "`memory-max` is 1024MiB",
-            "connections 844MiB (`connections-max`",
-            "each connection counts 432KiB",
-        ] {
+        for told in
+            ["`memory-max` is 1GiB", "connections 844MiB (`connections-max`", "each connection counts 432KiB"]
+        {
             assert!(refused.contains(told), "{refused}");
+        }
+        // It is told as it is, and not as what it is rounded to.
+        for (written, told) in [("100", "is 100,"), ("1KiB", "is 1KiB,"), ("1536KiB", "is 1536KiB,")] {
+            let refused = load(&[("memory-max", written)]).unwrap_err();
+            assert!(refused.contains(&format!("`memory-max` {told}")), "{refused}");
         }
         assert!(load(&[("memory-max", "off")]).is_ok());
         assert!(load(&[("memory-max", "1GiB")]).unwrap_err().contains("`http2-streams-max`"));

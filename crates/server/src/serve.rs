@@ -17,6 +17,7 @@ use crate::{
     config::{Config, StoreChoice},
     exit::ServeError,
     front::{keep_certificates, open_front, scheme},
+    keep::try_folder,
     logging,
     memory::check_memory,
     metrics,
@@ -43,6 +44,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     let env = Env::real();
     let allowed = Access::start(access::options(config), env.clone())?;
     let front = open_front(config)?;
+    check_backup_dir(config, &env)?;
     // The port is taken before the data directory: a second server on the same port then fails without touching it.
     let listener = bind(config.listen)?;
     let sight = watch::sight(&env);
@@ -107,6 +109,12 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Fails if backups are wanted and cannot be made where they are to be: better now than with the first of them.
+fn check_backup_dir(config: &Config, env: &Env) -> Result<(), ServeError> {
+    let Some(folder) = &config.backup_dir else { return Ok(()) };
+    try_folder(env.disk.as_ref(), folder, &config.data_dir).map_err(ServeError::Backups)
 }
 
 /// Ends what stores data, what rests on others first.
@@ -203,6 +211,26 @@ fn data_directory(config: &Config) -> String {
     }
 }
 
+/// A command that makes a stream on the server, which is at `base` if it was not said where clients reach it.
+fn how_to_try(config: &Config, base: &str) -> String {
+    // A shell's quotes, for what may have any character.
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let mut curl = "curl -i -X PUT".to_owned();
+    let base = match (&config.public_url.0, &config.tls_cert) {
+        (Some(url), _) => url.trim_end_matches('/'),
+        (None, certificate) => {
+            if let Some(certificate) = certificate {
+                curl.extend([" --cacert ", &quoted(&certificate.display().to_string())]);
+            }
+            base
+        }
+    };
+    if config.access_file.0.is_some() {
+        curl += r#" -H "Authorization: Bearer $ALLUVIUM_TOKEN""#;
+    }
+    format!("{curl} -H 'Content-Type: text/plain' -d hello {}", quoted(&format!("{base}{MOUNT}first")))
+}
+
 /// Tells where the server is, what it has and how to try it.
 fn announce(
     config: &Config,
@@ -219,12 +247,13 @@ fn announce(
          data directory {}\n\
          durability     {}\n\
          recovered      {}\n{}\
-         try            curl -i -X PUT -H 'Content-Type: text/plain' -d hello {scheme}://{address}{MOUNT}first\n",
+         try            {}\n",
         config.store,
         data_directory(config),
         store.durability(),
         store.recovered(),
         own.map(|own| format!("metrics        http://{}{METRICS_PATH}\n", own.address())).unwrap_or_default(),
+        how_to_try(config, &format!("{scheme}://{address}")),
     );
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever started it did not stay to read: no reason not to serve.
@@ -259,5 +288,30 @@ fn server_options(config: &Config, responses: Arc<ResponseBudget>) -> ServerOpti
         header_bytes_max: to_usize(config.header_bytes_max.0),
         idle_timeout: config.idle_timeout,
         responses,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Loaded, Sources};
+
+    #[test]
+    fn what_is_said_to_try_has_the_certificate_and_the_token_that_are_needed() {
+        let said = |flags: &[(&str, &str)]| {
+            let flags = flags.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+            let loaded = Loaded::from_sources(&Sources { flags, ..Sources::default() }).unwrap();
+            how_to_try(&loaded.config, "https://127.0.0.1:4437")
+        };
+        let end = "-H 'Content-Type: text/plain' -d hello";
+        let here = "'https://127.0.0.1:4437/v1/stream/first'";
+        assert_eq!(said(&[]), format!("curl -i -X PUT {end} {here}"));
+        let tls = [("tls-cert", "/etc/it's.pem"), ("tls-key", "/etc/key.pem")];
+        assert_eq!(said(&tls), format!(r"curl -i -X PUT --cacert '/etc/it'\''s.pem' {end} {here}"));
+        let known =
+            [&tls[..], &[("public-url", "https://streams.example/"), ("access-file", "/etc/a")]].concat();
+        let token = r#"-H "Authorization: Bearer $ALLUVIUM_TOKEN""#;
+        let there = "'https://streams.example/v1/stream/first'";
+        assert_eq!(said(&known), format!("curl -i -X PUT {token} {end} {there}"));
     }
 }

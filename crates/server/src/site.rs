@@ -100,7 +100,7 @@ pub(crate) fn backups(config: &Config, sight: &Sight, backend: Backend) -> Backu
         StoreChoice::Engine => None,
         StoreChoice::Sqlite(path) => Some(path.clone()),
     };
-    let feeds = config.feeds.then_some(config.data_dir.as_path());
+    let feeds = (config.data_dir.as_path(), config.feeds);
     let folder = config.backup_dir.clone();
     let keeper = folder.map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
     watch::watch_backups(sight, keeper.as_ref());

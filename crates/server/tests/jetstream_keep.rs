@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, Finding};
 use alluvium_jetstream_archive::{Archive, Batch, FjallStore, Options};
 use alluvium_jss::{Event, Kind, WriteLimits};
-use alluvium_server::keep::{Found, KeepFault, backup_closed, check, restore};
+use alluvium_server::keep::{KeepFault, Taken, backup_closed, check, restore};
 use tempfile::TempDir;
 
 /// Batches of an archive, and rows of each.
@@ -48,11 +48,20 @@ fn made(dir: &Path) {
     fill(&open(dir), 0..BATCHES);
 }
 
-fn look(dir: &Path) -> (Vec<Found>, BTreeMap<&'static str, u64>) {
+fn look(dir: &Path) -> (Vec<Finding>, BTreeMap<&'static str, u64>) {
     let mut found = Vec::new();
     let counts = check(&Env::real(), dir, None, &std::env::temp_dir(), &mut |one| found.push(one)).unwrap();
-    found.retain(|found| found.is_fault);
+    found.retain(Finding::is_fault);
     (found, counts.into_iter().collect())
+}
+
+fn backup(dir: &Path, target: &Path) -> Result<Taken, KeepFault> {
+    let mut found = Vec::new();
+    let scratch = std::env::temp_dir();
+    let taken = backup_closed(&Env::real(), dir, None, target, &scratch, &mut |one| found.push(one));
+    found.retain(Finding::is_fault);
+    assert_eq!(found, []);
+    taken
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -103,7 +112,7 @@ fn metadata_that_is_older_than_the_archive_is_found() {
     let folder = TempDir::new().unwrap();
     let (dir, old) = (folder.path().join("data"), folder.path().join("old"));
     made(&dir);
-    backup_closed(&Env::real(), &dir, None, &old).unwrap();
+    backup(&dir, &old).unwrap();
     fill(&open(&dir), BATCHES..2 * BATCHES);
     assert_eq!(look(&dir).0, []);
     fs::remove_dir_all(dir.join("meta")).unwrap();
@@ -118,17 +127,17 @@ fn an_archive_goes_on_where_its_backup_ended() {
     let place = |name: &str| folder.path().join(name);
     made(&place("data"));
     let running = open(&place("data"));
-    let refused = backup_closed(&Env::real(), &place("data"), None, &place("no"));
+    let refused = backup(&place("data"), &place("no"));
     assert!(matches!(refused, Err(KeepFault::Locked(_))), "{refused:?}");
     let next = running.next_seq();
     drop(running);
-    let taken = backup_closed(&Env::real(), &place("data"), None, &place("backup")).unwrap();
+    let taken = backup(&place("data"), &place("backup")).unwrap();
     assert!(taken.linked_bytes > 0, "{taken:?}");
     // What the old one does from now on is not seen in the copy.
     fill(&open(&place("data")), BATCHES..2 * BATCHES);
     let mut found = Vec::new();
     restore(&Env::real(), &place("backup"), &place("new"), None, &mut |one| found.push(one)).unwrap();
-    assert!(found.iter().all(|found| !found.is_fault), "{found:?}");
+    assert!(found.iter().all(|found| !found.is_fault()), "{found:?}");
     let restored = open(&place("new"));
     assert_eq!(restored.next_seq(), next);
     fill(&restored, BATCHES..BATCHES + 5);

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_env::is_public;
+use alluvium_protocol::subscription::answer::says_done;
 use alluvium_protocol::subscription::signature::WEBHOOK_SIGNATURE;
 use http::Uri;
-use serde_json::Value;
 use ureq::Agent;
 use ureq::config::Config;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
@@ -216,12 +216,6 @@ impl Transport for HttpTransport {
             Err(error) => Outcome::Failed(class_of(&error)),
         }
     }
-}
-
-/// Whether an answer is `{"done": true}`, whatever else is in it.
-fn says_done(body: &[u8]) -> bool {
-    let answer: Option<Value> = serde_json::from_slice(body).ok();
-    answer.as_ref().and_then(|answer| answer.get("done")).and_then(Value::as_bool) == Some(true)
 }
 
 fn class_of(error: &ureq::Error) -> Failure {

@@ -16,6 +16,7 @@ use crate::{
     extension::DeflateOptions,
     handshake::{Agreed, AnswerError, Offer},
     limits::{RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX},
+    refusal::tls_refusal,
     stream::{Stream, Tls, default_tls, secured},
 };
 
@@ -68,6 +69,14 @@ pub enum ConnectError {
         host: String,
         /// What went wrong.
         source: io::Error,
+    },
+    /// The server is none that can be trusted, or does not speak TLS; trying again mends neither.
+    #[error("cannot connect to `{host}`: {why}")]
+    Untrusted {
+        /// The host.
+        host: String,
+        /// What is wrong with the server.
+        why: &'static str,
     },
     /// The time is up.
     #[error("no connection within {0:?}")]
@@ -162,7 +171,13 @@ pub async fn connect(
     let address = Address::parse(url).ok_or_else(|| ConnectError::Address(url.to_owned()))?;
     let limit = options.timeout;
     let opening = async {
-        let failed = |source| ConnectError::Io { host: address.authority.clone(), source };
+        let failed = |source: io::Error| {
+            let host = address.authority.clone();
+            match tls_refusal(&source) {
+                Some(why) => ConnectError::Untrusted { host, why },
+                None => ConnectError::Io { host, source },
+            }
+        };
         let stream = open(&address, options.tls.clone()).await.map_err(failed)?;
         shake_hands(stream, &address, options, random).await
     };

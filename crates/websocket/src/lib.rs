@@ -19,6 +19,7 @@ mod frame;
 pub mod handshake;
 mod limits;
 mod message;
+mod refusal;
 mod stream;
 mod utf8;
 
@@ -37,4 +38,5 @@ pub use limits::{
     RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX,
 };
 pub use message::{EncodedFrame, Message, Text};
+pub use refusal::{tls_refusal, try_tls};
 pub use stream::{Stream, Tls, tls_with_roots, trusting};

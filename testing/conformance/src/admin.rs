@@ -318,7 +318,7 @@ fn retention(binary: &Path, report: &mut Report) -> Result<()> {
         for (rules, expected) in [
             ("max-age=1d", "cut off the beginning"),
             ("prefix=/ds/", "has no limit"),
-            ("prefix=logs,max-idle=1d", "no stream's path begins"),
+            ("prefix=logs,max-idle=1d", "no stream is at or below"),
             ("max-idle=1w", "expected a duration"),
         ] {
             refused(binary, &["--retention", rules], expected)?;

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use alluvium_engine::{Durability, Finding, FormatError};
-use alluvium_env::Disk as _;
+use alluvium_engine::{Durability, FormatError};
+use alluvium_env::{Disk as _, Finding, FindingKind};
 use alluvium_protocol::Offset;
 
 use crate::client;
@@ -132,7 +132,7 @@ impl World {
         if self.setup.durability == Durability::Os {
             return Ok(());
         }
-        let is_of_the_disk = |finding: &Finding| matches!(finding, Finding::Io(_));
+        let is_of_the_disk = |finding: &Finding| finding.kind == FindingKind::Unread;
         match self.findings() {
             Ok(findings) => {
                 self.counts.checks += 1;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvium_engine::{Durability, Engine, Finding, FormatError, Limits, Options, Threads};
+use alluvium_engine::{Durability, Engine, FormatError, Limits, Options, Threads};
 use alluvium_env::sim::{FaultRule, ManualClock, Rng, SeededRandom, SimDisk};
-use alluvium_env::{Env, Room};
+use alluvium_env::{Env, Finding, Room};
 
 use crate::Outcome;
 use crate::client::{self, Answering};

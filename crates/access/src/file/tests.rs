@@ -34,7 +34,13 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(by_file.keys, KeySource::File(PathBuf::from("/etc/alluvium/keys/own.pem")));
     assert_eq!(by_file.audience, ["alluvium"]);
     assert!(file.anyone.unwrap().may(Scope::Read, "/v1/stream/public/a"));
-    assert_eq!(parse("").unwrap(), AccessFile::default());
+    for empty in ["", " ", "\n\n\t"] {
+        assert_eq!(parse(empty), Err(InvalidFile::Empty));
+    }
+    // Somebody has meant that.
+    assert_eq!(parse("# nobody\n").unwrap(), AccessFile::default());
+    let nobody = AccessFile { anyone: Some(Grants::default()), ..AccessFile::default() };
+    assert_eq!(parse("[anyone]\nscopes = []\n").unwrap(), nobody);
 }
 
 #[test]

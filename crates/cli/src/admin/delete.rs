@@ -21,7 +21,8 @@ The space comes back on the disk with later folds.";
 /// Arguments of `alluvium admin delete`.
 #[derive(Debug, Args)]
 pub(super) struct DeleteArgs {
-    /// What the URL paths of the streams begin with: `/v1/stream/logs/`, `/ds/bucket/`.
+    /// Where the streams are, by their URL paths: `/v1/stream/logs`, `/ds/bucket`. That stream and all below it, by whole
+    /// segments.
     prefix: String,
 
     /// Delete them, and not only say what there is.

@@ -128,6 +128,8 @@ impl Place {
 
     /// The server, as the options describe it.
     pub(super) fn server(&self) -> Result<Server, Failure> {
+        // Else it would be waited for like one that is away.
+        self.connection.check_trust()?;
         let credentials = self.connection.token()?.map(Credentials::Token);
         let hints = match self.args.hints {
             HintsArg::Wait => Hints::Wait,
@@ -137,7 +139,7 @@ impl Place {
             credentials: credentials.unwrap_or_default(),
             hints,
             roots_pem: self.connection.roots_pem()?,
-            ..Server::new(&self.connection.url)
+            ..Server::new(self.connection.url())
         })
     }
 

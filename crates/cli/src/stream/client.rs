@@ -22,6 +22,7 @@ use ureq::{Agent, Body};
 pub(crate) use outage::Outage;
 pub(crate) use retry::{Repeat, RetryPolicy};
 
+use super::connection::refusal;
 use super::failure::Failure;
 use super::notes::Notes;
 
@@ -226,6 +227,10 @@ impl Client {
     /// Sends a call once.
     pub(crate) fn attempt(&self, call: &Call<'_>) -> Result<Answer, AttemptError> {
         let response = self.send(call).map_err(|error| match error {
+            // Before anything was sent, and the next attempt would be refused alike.
+            error if refusal(&error).is_some() => {
+                AttemptError::Final(Failure::untrusted(call.place(), refusal(&error).unwrap_or_default()))
+            }
             error if call.repeat == Repeat::Safe || nothing_was_sent(&error) => {
                 transient(error, call.place())
             }

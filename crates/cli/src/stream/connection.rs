@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_server::config::parse_seconds;
+use alluvium_websocket::{tls_refusal, trusting, try_tls};
 use clap::Args;
-use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
+use ureq::http::Uri;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, RequestBuilder};
 
 use super::client::{Client, RetryPolicy};
 use super::failure::Failure;
@@ -25,16 +28,19 @@ pub(crate) const TOKEN_FILE_VARIABLE: &str = "ALLUVIUM_TOKEN_FILE";
 /// Longest token file, in bytes.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 
+/// How long a server may take for a greeting that only shows whether it can be trusted.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The variable of `--tls-ca`.
 pub(crate) const TLS_CA_VARIABLE: &str = "ALLUVIUM_TLS_CA";
 
-/// Options shared by all commands that talk to a server.
+/// Which server, and whom to trust that it is that.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every stream, bucket and feed command")]
-pub(crate) struct ConnectionArgs {
+pub(crate) struct ServerPlace {
     /// The server; streams are under its /v1/stream/, unless the URL has a path of its own.
     #[arg(
         long,
+        alias = "server",
         global = true,
         env = URL_VARIABLE,
         hide_env_values = true,
@@ -42,6 +48,40 @@ pub(crate) struct ConnectionArgs {
         default_value = URL_DEFAULT
     )]
     pub(crate) url: String,
+
+    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://` and `wss://`.
+    #[arg(long, global = true, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+}
+
+impl ServerPlace {
+    /// What sends requests there, each answered within a time if one is given.
+    pub(crate) fn agent(&self, answer_timeout: Option<Duration>) -> Result<Agent, Failure> {
+        let roots = self.roots()?.unwrap_or(RootCerts::WebPki);
+        let config = Agent::config_builder()
+            .timeout_global(answer_timeout)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(concat!("alluvium/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(roots).build());
+        Ok(config.build().into())
+    }
+
+    /// A URL of the server that ends so.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url.trim_end_matches('/'))
+    }
+
+    fn roots(&self) -> Result<Option<RootCerts>, Failure> {
+        roots(self.tls_ca.as_deref())
+    }
+}
+
+/// Which server, and with which token.
+#[derive(Debug, Args)]
+pub(crate) struct ServerAccess {
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
 
     /// Send `Authorization: Bearer TOKEN`. The variable keeps it out of the process list.
     #[arg(long, global = true, env = TOKEN_VARIABLE, hide_env_values = true, value_name = "TOKEN")]
@@ -56,9 +96,29 @@ pub(crate) struct ConnectionArgs {
         value_name = "FILE"
     )]
     token_file: Option<PathBuf>,
-    /// Trust the certificates in this file (PEM) in place of the public ones, for `https://` and `wss://`.
-    #[arg(long, global = true, env = TLS_CA_VARIABLE, hide_env_values = true, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
+}
+
+impl ServerAccess {
+    /// The token, if there is one. A file is read each time.
+    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
+        token(self.token.as_ref(), self.token_file.as_deref())
+    }
+
+    /// A request with the token, if there is one.
+    pub(crate) fn authorized<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, Failure> {
+        Ok(match self.token()? {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        })
+    }
+}
+
+/// Options shared by all commands that work on a server's streams and feeds.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every stream, bucket and feed command")]
+pub(crate) struct ConnectionArgs {
+    #[command(flatten)]
+    pub(crate) access: ServerAccess,
 
     /// Give up when the server has been unavailable for this long, such as `90` (seconds) or `15m`; 0 tries for ever.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_seconds, default_value = "60")]
@@ -74,15 +134,33 @@ impl ConnectionArgs {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         Client::new(
             self.token()?.as_deref(),
-            roots(self.tls_ca.as_deref())?,
+            self.access.place.roots()?,
             RetryPolicy::new(self.patience()),
             self.notes(),
         )
     }
 
+    /// The server.
+    pub(crate) fn url(&self) -> &str {
+        &self.access.place.url
+    }
+
     /// The certificates to trust in place of the public ones, as they are in the file.
     pub(crate) fn roots_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
-        self.tls_ca.as_deref().map(read_pem).transpose()
+        self.access.place.tls_ca.as_deref().map(read_pem).transpose()
+    }
+
+    /// Fails if TLS with the server will not come about however often it is tried.
+    pub(crate) fn check_trust(&self) -> Result<(), Failure> {
+        let Ok(uri) = self.url().parse::<Uri>() else { return Ok(()) };
+        let (Some("https" | "wss"), Some(host)) = (uri.scheme_str(), uri.host()) else { return Ok(()) };
+        let host = host.trim_matches(['[', ']']);
+        let unreadable = |error: std::io::Error| Failure::Usage(format!("the certificates: {error}"));
+        let tls = self.roots_pem()?.map(|pem| trusting(&pem)).transpose().map_err(unreadable)?;
+        match try_tls(host, uri.port_u16().unwrap_or(443), tls, GREETING_TIMEOUT) {
+            Some(why) => Err(Failure::untrusted(self.url(), why)),
+            None => Ok(()),
+        }
     }
 
     /// How long to try, if not for ever.
@@ -92,21 +170,38 @@ impl ConnectionArgs {
 
     /// The token, if there is one.
     pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
-        token(self.token.as_ref(), self.token_file.as_deref())
+        self.access.token()
     }
 
     /// The stream that an argument names.
     pub(crate) fn target(&self, stream: &str) -> Result<Target, Failure> {
-        Target::resolve(&self.url, stream)
+        Target::resolve(self.url(), stream)
     }
 
     /// The bucket that an argument names.
     pub(crate) fn bucket(&self, bucket: &str) -> Result<Target, Failure> {
-        Target::bucket(&self.url, bucket)
+        Target::bucket(self.url(), bucket)
     }
 
     pub(crate) fn notes(&self) -> Notes {
         Notes::new(self.quiet)
+    }
+}
+
+/// Why a request of `url` came to nothing, for a command that does not try again.
+pub(crate) fn unreachable(url: &str, error: &ureq::Error) -> Failure {
+    match refusal(error) {
+        Some(why) => Failure::untrusted(url, why),
+        None => Failure::Unavailable(format!("cannot read `{url}`: {error}")),
+    }
+}
+
+/// Why TLS with a server will not come about, if that is what an error tells of.
+pub(crate) fn refusal(error: &ureq::Error) -> Option<&'static str> {
+    match error {
+        ureq::Error::Io(error) => tls_refusal(error),
+        ureq::Error::Rustls(error) => tls_refusal(error),
+        _ => None,
     }
 }
 

@@ -80,6 +80,12 @@ impl Failure {
         }
     }
 
+    /// A server that TLS will not come about with; `why` says what is wrong with it.
+    pub(crate) fn untrusted(url: &str, why: &str) -> Self {
+        let hint = if why.contains("nobody") { "; `--tls-ca FILE` says who else is trusted" } else { "" };
+        Self::Unavailable(format!("{url}: {why}{hint}"))
+    }
+
     /// A failure of standard input.
     pub(crate) fn input(error: &std::io::Error) -> Self {
         Self::Other(format!("cannot read standard input: {error}"))

@@ -211,8 +211,14 @@ fn a_log_without_its_database_is_told_of_and_stays() {
     assert!(found.iter().any(|fault| fault["file"] == database.to_str().unwrap()), "{found:?}");
     let folder = TempDir::new().unwrap();
     let target = folder.path().join("b").display().to_string();
-    Cli::new("backup").arg(server.data().to_str().unwrap()).arg(&target).run().fails_with(1);
+    // All else is in the backup.
+    let ended = Cli::new("backup").arg(server.data().to_str().unwrap()).arg(&target).run();
+    assert!(String::from_utf8_lossy(&ended.stdout).contains(database.to_str().unwrap()), "{ended:?}");
+    ended.fails_with(9);
     assert!(contents(server.data()) == before, "a file was changed by looking at it");
+    let (found, counted) = faults(&check(Path::new(&target), ""));
+    assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(0)));
+    assert!(counted["streams"].as_u64() > Some(5), "{counted}");
 }
 
 #[test]
@@ -317,4 +323,314 @@ fn a_running_server_takes_backups_only_where_it_was_told_to() {
         assert_eq!((refused.status, refused.code().as_str()), (400, "backup_name"), "{target}");
     }
     check(server.data(), "").fails_with(2);
+}
+
+/// Two shards of small files, so that looking through them takes no time.
+const SMALL_SHARDS: &str = "--shards 2 --segment-bytes 128KiB --append-bytes-max 60KiB";
+
+/// Puts a data directory back as it was. A backup folds the logs of SQLite, if no server runs.
+fn put_back(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
+    for path in contents(dir).keys().filter(|path| !files.contains_key(*path)) {
+        remove(path);
+    }
+    for (path, bytes) in files {
+        // It may be a second name of a file of a backup.
+        if path.exists() {
+            remove(path);
+        }
+        write(path, bytes);
+    }
+}
+
+/// A server of two shards with a file of every kind in each, stopped.
+fn of_two_shards() -> Server {
+    let mut server = Server::start_with(SMALL_SHARDS);
+    fill(&server, true);
+    let kinds = |server: &Server, shard: &str| {
+        let names = fs::read_dir(server.data().join("streams").join(shard)).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        ["table-", "checkpoint-"].iter().all(|kind| names.iter().any(|name| name.starts_with(kind)))
+    };
+    let mut round = 0;
+    while !kinds(&server, "shard-00") || !kinds(&server, "shard-01") {
+        let path = format!("/v1/stream/s{}", round % 6);
+        call(server.address(), "POST", &path, &[TEXT], &vec![b'y'; 50_000]);
+        round += 1;
+    }
+    // Bodies of more than one part for each shard. The next fold but one would make them parts of tables.
+    for stream in 0..8 {
+        let path = format!("/ds/docs/more{stream}");
+        put(&server, &path, b"one\n");
+        let head = call(server.address(), "HEAD", &path, &[], b"");
+        put(&server, &format!("{path}/snapshot/{}", head.next_offset()), &vec![b's'; 300_000]);
+    }
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    server
+}
+
+#[test]
+fn a_file_of_another_shard_under_the_name_of_ones_own_is_found() {
+    let mut server = of_two_shards();
+    assert_eq!(faults(&check(server.data(), "")).0, Vec::<Value>::new());
+    let files = contents(server.data());
+    let mut seen = BTreeMap::new();
+    for (path, bytes) in &files {
+        let (name, folder) = (path.file_name().unwrap().to_str().unwrap(), path.parent().unwrap());
+        let kind = name.split('-').next().unwrap();
+        if folder.file_name() != Some("shard-00".as_ref()) || kind == "spare" {
+            continue;
+        }
+        // The one of the same name, or else of the same kind.
+        let others = files.iter().filter(|(other, _)| other.to_string_lossy().contains("/shard-01/"));
+        let mut others = others.filter(|(other, _)| {
+            other.file_name().unwrap().to_string_lossy().split('-').next() == Some(kind)
+        });
+        let same = folder.with_file_name("shard-01").join(name);
+        let Some(foreign) = files.get(&same).or_else(|| others.next().map(|(_, bytes)| bytes)) else {
+            continue;
+        };
+        write(path, foreign);
+        let (found, _) = faults(&check(server.data(), ""));
+        write(path, bytes);
+        let told = found.iter().any(|fault| {
+            fault["file"] == path.to_str().unwrap() || (kind == "MANIFEST" && fault["what"] != Value::Null)
+        });
+        assert!(told, "{}: {found:?}", path.display());
+        *seen.entry(kind.to_owned()).or_insert(0) += 1;
+    }
+    for kind in ["journal", "table", "checkpoint", "body", "MANIFEST"] {
+        assert!(seen.contains_key(kind), "no {kind} was replaced: {seen:?}");
+    }
+    // Nor does a server start on a journal that is another shard's.
+    let journals: Vec<_> = files.keys().filter(|path| path.to_string_lossy().contains("/journal-")).collect();
+    let of = |shard: &str| journals.iter().rfind(|path| path.to_string_lossy().contains(shard)).unwrap();
+    write(of("shard-00"), &files[*of("shard-01")]);
+    let start = Cli::new("serve --append-bytes-max 60KiB --listen 127.0.0.1:0 --data-dir")
+        .arg(server.data().to_str().unwrap())
+        .run();
+    start.fails_with(65);
+    server.kill();
+}
+
+#[test]
+fn what_is_no_file_is_reported_and_never_opened() {
+    let server = used(SMALL_SHARDS);
+    let folder = TempDir::new().unwrap();
+    let files = contents(server.data());
+    for path in files.keys() {
+        let name = path.display();
+        remove(path);
+        let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+        // It ends, and names it.
+        let ended = check(server.data(), "");
+        assert_ne!(ended.code, Some(0), "{name}");
+        let told = format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
+        assert!(told.contains(path.to_str().unwrap()) && told.contains("no regular file"), "{name}: {told}");
+        let target = folder.path().join("b");
+        let backup =
+            Cli::new("backup").arg(server.data().to_str().unwrap()).arg(target.to_str().unwrap()).run();
+        assert!(matches!(backup.code, Some(1 | 9)), "{name}: {backup:?}");
+        if backup.code == Some(9) {
+            fs::remove_dir_all(&target).unwrap();
+        }
+        remove(path);
+        put_back(server.data(), &files);
+    }
+    let socket = server.data().join("streams/socket");
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let (found, _) = faults(&check(server.data(), ""));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0]["what"].as_str().unwrap().contains("a socket"), "{found:?}");
+}
+
+#[test]
+fn what_is_damaged_is_backed_up_as_far_as_it_goes_and_said_to_be() {
+    let server = used(SMALL_SHARDS);
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let files = contents(server.data());
+    let backup =
+        |target: &str| Cli::new("backup").arg(server.data().to_str().unwrap()).arg(&place(target)).run();
+    for (number, (path, bytes)) in files.iter().enumerate() {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let mut damaged = bytes.clone();
+        let at = if name == "space.sqlite-wal" { 3000 } else { middle(bytes) };
+        match damaged.get_mut(at) {
+            Some(byte) if bytes.iter().any(|byte| *byte != 0) && !name.ends_with("-shm") => *byte ^= 0x20,
+            _ => continue,
+        }
+        write(path, &damaged);
+        let is_seen = check(server.data(), "").code;
+        let ended = backup(&format!("b{number}"));
+        put_back(server.data(), &files);
+        // What cannot be looked at cannot be backed up either.
+        let expected = match is_seen {
+            Some(0) => 0,
+            Some(1) => 9,
+            _ => 1,
+        };
+        assert_eq!(ended.code, Some(expected), "{name}: {ended:?}");
+        assert_eq!(Path::new(&place(&format!("b{number}"))).exists(), expected != 1, "{name}");
+        if expected == 9 {
+            assert!(String::from_utf8_lossy(&ended.stdout).contains(path.to_str().unwrap()), "{ended:?}");
+            // It says so of itself as well, and is not brought back unseen.
+            let restored = Cli::new("restore").arg(&place(&format!("b{number}"))).arg(&place("new")).run();
+            let is_whole = restored.code == Some(0);
+            assert_eq!(
+                is_whole,
+                check(Path::new(&place(&format!("b{number}"))), "").code == Some(0),
+                "{name}"
+            );
+            if is_whole {
+                // A space that is left out, or a guard that no backup has.
+                fs::remove_dir_all(place("new")).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_that_was_forgotten_is_asked_for() {
+    let mut server = Server::on_sqlite("");
+    fill(&server, false);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("b");
+    let data = server.data().to_str().unwrap();
+    let said = Cli::new("backup").arg(data).arg(target.to_str().unwrap()).run().fails_with(1);
+    assert!(said.contains("--store sqlite:PATH") && said.contains("`FORMAT`"), "{said}");
+    assert!(!target.exists());
+    let said = check(server.data(), "").fails_with(2);
+    assert!(said.contains("--store sqlite:PATH"), "{said}");
+    // Where there is nothing at all it is said what was looked for.
+    let said = Cli::new("backup").arg(folder.path().to_str().unwrap()).arg(&format!("{data}/b")).run();
+    let said = said.fails_with(1);
+    for looked_for in ["`FORMAT`", "`streams`", "`feeds`", "`segments`", "`meta`", "`BACKUP`"] {
+        assert!(said.contains(looked_for), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_copied_into_itself() {
+    let server = used(SMALL_SHARDS);
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let data = server.data().to_str().unwrap();
+    let link = place("link");
+    std::os::unix::fs::symlink(data, &link).unwrap();
+    let before = contents(server.data());
+    for target in [format!("{data}/b"), format!("{data}/streams/b"), format!("{link}/b")] {
+        let said = Cli::new("backup").arg(data).arg(&target).run().fails_with(1);
+        assert!(said.contains("cannot be copied to the other"), "{said}");
+        let said =
+            Cli::new("serve --listen 127.0.0.1:0 --data-dir").arg(data).arg("--backup-dir").arg(&target);
+        assert!(said.run().fails_with(78).contains("backup-dir"));
+    }
+    assert!(contents(server.data()) == before);
+    Cli::new("backup").arg(data).arg(&place("b")).run().ok();
+    let before = contents(folder.path());
+    for target in [place("b/new"), place("b/data"), place("b")] {
+        let said = Cli::new("restore").arg(&place("b")).arg(&target).run().fails_with(1);
+        assert!(said.contains("cannot be copied to the other"), "{said}");
+    }
+    assert!(contents(folder.path()) == before);
+}
+
+#[test]
+fn spaces_that_are_not_served_are_in_a_backup_all_the_same() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Server::start_with(SMALL_SHARDS);
+    fill(&server, true);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    server.restart_with(&format!(
+        "--append-bytes-max 60KiB --feeds no --backup-dir {}",
+        folder.path().display()
+    ));
+    Cli::new("backup daily --url").arg(&server.url()).run().ok();
+    let (found, counted) = faults(&check(&folder.path().join("daily"), ""));
+    assert_eq!((found, counted["feed_blocks"].as_u64()), (Vec::new(), Some(9)));
+}
+
+#[test]
+fn a_folder_that_no_backup_can_be_made_in_is_told_of_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data").display().to_string();
+    let file = folder.path().join("file");
+    write(&file, b"");
+    for unusable in [file.display().to_string(), format!("{}/b", file.display()), "/proc/b".to_owned()] {
+        let serve =
+            Cli::new("serve --listen 127.0.0.1:0 --data-dir").arg(&data).arg("--backup-dir").arg(&unusable);
+        let said = serve.run().fails_with(74);
+        assert!(said.contains("backup-dir") && said.contains(&unusable), "{said}");
+    }
+    assert!(!Path::new(&data).exists());
+}
+
+#[test]
+fn a_backup_that_fails_says_in_the_log_why() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Server::start_with(&format!("--backup-dir {}", folder.path().join("b").display()));
+    fill(&server, true);
+    // A space that is no database any more.
+    let files = contents(&server.data().join("feeds"));
+    let database = files.keys().find(|path| path.to_string_lossy().ends_with("space.sqlite")).unwrap();
+    let name = database.parent().unwrap().file_name().unwrap();
+    let stray = database.parent().unwrap().parent().unwrap().join("f".repeat(name.len()));
+    fs::create_dir_all(&stray).unwrap();
+    write(
+        &stray.join("space.sqlite"),
+        b"this is no database of SQLite, and long enough not to be taken for one",
+    );
+    let said = Cli::new("backup daily --url").arg(&server.url()).run().fails_with(7);
+    assert!(said.contains("the log of the server says why"), "{said}");
+    server.kill();
+    let log = server.log();
+    assert!(log.contains("a backup failed") && log.contains("not a database"), "{log}");
+    assert!(!folder.path().join("b/daily").exists() && !folder.path().join("b/daily.partial").exists());
+}
+
+#[test]
+fn what_is_none_of_ours_is_noted_as_such_and_what_a_restore_notes_is_there() {
+    let server = used(SMALL_SHARDS);
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let notes = |ended: &Ended| -> Vec<(String, String)> {
+        let text = String::from_utf8(ended.stdout.clone()).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("note: "));
+        let told = lines.map(|line| {
+            let (file, rest) = line.split_once(": ").unwrap();
+            (file.split(", byte").next().unwrap().to_owned(), rest.to_owned())
+        });
+        told.collect()
+    };
+    let look = |dir: &Path| Cli::new("check").arg(dir.to_str().unwrap()).run();
+    let before = notes(&look(server.data()));
+    let strays = ["notes.txt", "streams/notes.txt", "streams/shard-00/notes.txt", "feeds/notes.txt"];
+    for stray in strays {
+        write(&server.data().join(stray), b"mine");
+    }
+    write(&server.data().join("streams/shard-00/table-00000000000000ff.tbl"), b"half a table");
+    let ended = look(server.data());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let after: Vec<_> = notes(&ended).into_iter().filter(|note| !before.contains(note)).collect();
+    assert_eq!(after.len(), strays.len() + 1, "{after:?}");
+    for (file, what) in &after {
+        let is_ours = file.contains("/table-");
+        assert_eq!(what.contains("a start puts it in order"), is_ours, "{file}: {what}");
+        assert_eq!(what.contains("it is none of ours, and stays"), !is_ours, "{file}: {what}");
+    }
+    // A restore tells of files that are there afterwards.
+    Cli::new("backup").arg(server.data().to_str().unwrap()).arg(place("b").to_str().unwrap()).run().ok();
+    let restored =
+        Cli::new("restore").arg(place("b").to_str().unwrap()).arg(place("new").to_str().unwrap()).run();
+    let told = notes(&restored);
+    restored.ok();
+    assert!(!told.is_empty());
+    for (file, _) in told {
+        assert!(Path::new(&file).starts_with(place("new")) && Path::new(&file).exists(), "{file}");
+    }
 }

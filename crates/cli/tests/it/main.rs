@@ -24,4 +24,5 @@ mod slow_readers;
 mod sqlite;
 mod stream;
 mod support;
+mod tls;
 mod top;

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use alluvium_env::Finding;
 use alluvium_journal::StreamId;
 use alluvium_protocol::StreamPath;
 
 use crate::body::StoredBody;
 use crate::bucket::bucket_of_key;
 use crate::check::shard::Found;
-use crate::check::{Checked, Finding};
+use crate::check::{Checked, inconsistent};
 use crate::extent::Extents;
 use crate::rebuilt::{Inconsistent, Rebuilt};
 use crate::stream::offset_of;
@@ -37,7 +38,7 @@ impl<'a> References<'a> {
 
     fn stream(&self, shard: &Found, rebuilt: &Rebuilt, extents: &Extents, report: &mut dyn FnMut(Finding)) {
         let id = rebuilt.id;
-        let inconsistent = |source| Finding::Inconsistent { dir: shard.dir.clone(), source };
+        let inconsistent = |source: Inconsistent| inconsistent(&shard.dir, &source);
         let path = &rebuilt.create.path;
         let is_inner = path.is_empty() || bucket_of_key(path).is_some();
         if !is_inner && StreamPath::from_key(path).is_none() {
@@ -65,9 +66,9 @@ impl<'a> References<'a> {
     /// A fork's source and the streams that it reads must be there, with the bytes that it reads of them.
     fn fork(&self, shard: &Found, rebuilt: &Rebuilt, floor: u64, report: &mut dyn FnMut(Finding)) {
         let Some(fork) = &rebuilt.create.fork else { return };
-        let missing = |source: StreamId| Finding::Inconsistent {
-            dir: shard.dir.clone(),
-            source: Inconsistent::SourceMissing { stream: rebuilt.id.0, source_stream: source.0 },
+        let missing = |source: StreamId| {
+            let missing = Inconsistent::SourceMissing { stream: rebuilt.id.0, source_stream: source.0 };
+            inconsistent(&shard.dir, &missing)
         };
         let mut told = HashSet::new();
         if self.find(fork.source).is_none() && self.is_whole(fork.source) && told.insert(fork.source) {
@@ -123,8 +124,10 @@ fn gap(
         match extents.at(position) {
             Some(extent) if extent.end_position() > position => position = extent.end_position(),
             Some(_) | None => {
-                let (dir, path) = (shard.dir.clone(), rebuilt.create.path.clone());
-                return report(Finding::Gap { dir, stream: rebuilt.id.0, path, from: position, to });
+                let (stream, path) = (rebuilt.id.0, &rebuilt.create.path);
+                let what =
+                    format!("the bytes {position} to {to} of stream {stream:#x} (`{path}`) are in no file");
+                return report(Finding::fault(&shard.dir, None, what));
             }
         }
     }

@@ -1,20 +1,20 @@
 //! The files of one shard: each checksum in them, and that they fit each other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use alluvium_env::{Disk, Env};
+use alluvium_env::{Disk, Env, Finding, FindingKind};
 use alluvium_journal::{
     self as journal, CheckpointError, CheckpointReader, Damage, IoFault, JournalError, Manifest,
-    ManifestError, Mutation, ReplayError, Segments, StreamId, Table, TableError, body_table, checkpoint_name,
-    segment_number, spare_number, table_name,
+    ManifestError, Mutation, ReplayError, Segments, Shape, StreamId, Table, TableError, body_table,
+    body_table_number, checkpoint_name, segment_name, segment_number, spare_number, table_name,
 };
 
-use crate::check::{Checked, Finding};
+use crate::check::{Checked, inconsistent};
 use crate::extent::{Extents, TableRun};
 use crate::rebuilt::{Inconsistent, Rebuilt};
-use crate::recover::{hold_runs, replay_record};
+use crate::recover::{hold_runs, lives_in, replay_record};
 use crate::shard::HeldTable;
 use crate::stream::pair_of;
 use crate::tables::whole_body;
@@ -31,6 +31,7 @@ pub(super) struct Found {
 pub(super) struct ShardCheck<'a> {
     env: &'a Env,
     dir: PathBuf,
+    index: u16,
     checked: &'a mut Checked,
     report: &'a mut dyn FnMut(Finding),
     is_whole: bool,
@@ -41,11 +42,11 @@ pub(super) struct ShardCheck<'a> {
 impl<'a> ShardCheck<'a> {
     pub(super) fn new(
         env: &'a Env,
-        dir: PathBuf,
+        (index, dir): (u16, PathBuf),
         checked: &'a mut Checked,
         report: &'a mut dyn FnMut(Finding),
     ) -> Self {
-        Self { env, dir, checked, report, is_whole: true, unreadable: HashSet::new() }
+        Self { env, dir, index, checked, report, is_whole: true, unreadable: HashSet::new() }
     }
 
     fn disk(&self) -> &'a dyn Disk {
@@ -53,16 +54,16 @@ impl<'a> ShardCheck<'a> {
     }
 
     /// Reads everything, in the order of a start.
-    pub(super) fn read(mut self, index: u16, segment_bytes: u32) -> Found {
+    pub(super) fn read(mut self, segment_bytes: u32) -> Found {
         let mut streams = HashMap::new();
-        if let Some(manifest) = self.manifest(index) {
+        if let Some(manifest) = self.manifest() {
             let mut tables: Vec<HeldTable> = Vec::with_capacity(manifest.tables.len());
             for number in &manifest.tables {
                 let table = self.table(*number);
                 tables.extend(table.map(|table| HeldTable { table, live_bytes: 0 }));
             }
             if let Some(number) = manifest.checkpoint {
-                self.checkpoint(number, &mut tables, &mut streams);
+                self.checkpoint(&manifest, number, &mut tables, &mut streams);
             }
             let bodies = self.journal(&manifest, segment_bytes, &mut streams);
             let recorded = self.bodies(&bodies, &mut streams);
@@ -77,16 +78,15 @@ impl<'a> ShardCheck<'a> {
         (self.report)(finding.into());
     }
 
-    fn inconsistent(&mut self, source: Inconsistent) {
-        let dir = self.dir.clone();
-        self.fault(Finding::Inconsistent { dir, source });
+    fn inconsistent(&mut self, source: &Inconsistent) {
+        self.fault(inconsistent(&self.dir, source));
     }
 
-    fn manifest(&mut self, index: u16) -> Option<Manifest> {
+    fn manifest(&mut self) -> Option<Manifest> {
         match Manifest::read(self.disk(), &self.dir) {
-            Ok(Some(manifest)) if manifest.shard == index => Some(manifest),
+            Ok(Some(manifest)) if manifest.shard == self.index => Some(manifest),
             Ok(Some(manifest)) => {
-                self.inconsistent(Inconsistent::Shard(manifest.shard));
+                self.inconsistent(&Inconsistent::Shard(manifest.shard));
                 None
             }
             Ok(None) => {
@@ -126,6 +126,10 @@ impl<'a> ShardCheck<'a> {
                 self.table_fault(error);
             }
         }
+        if table.blocks().iter().any(|block| lives_in(block.stream, self.index).is_err()) {
+            self.fault(Finding::fault(table.path(), None, "it has messages of streams of another shard"));
+            return None;
+        }
         if table.number() != number {
             let reason = "the table has another number than its name";
             self.fault(Damage { file: table.path().to_owned(), at: 0, reason });
@@ -144,6 +148,7 @@ impl<'a> ShardCheck<'a> {
 
     fn checkpoint(
         &mut self,
+        manifest: &Manifest,
         number: u64,
         tables: &mut [HeldTable],
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
@@ -160,6 +165,9 @@ impl<'a> ShardCheck<'a> {
                 Err(error) => return self.checkpoint_fault(error),
             };
             match rebuilt {
+                Ok((rebuilt, _)) if lives_in(rebuilt.id, self.index).is_err() => {
+                    return self.fault(Finding::fault(&path, None, "it has streams of another shard"));
+                }
                 Ok((rebuilt, extents)) => {
                     let mut runs = hold_runs(tables, rebuilt.id, &extents);
                     if runs.is_none() && extents.iter().any(|extent| self.unreadable.contains(&extent.table))
@@ -172,11 +180,16 @@ impl<'a> ShardCheck<'a> {
                             let extents = Extents { tables: runs, ..Extents::default() };
                             streams.insert(rebuilt.id, (rebuilt, extents));
                         }
-                        None => self.inconsistent(Inconsistent::Extent(rebuilt.id.0)),
+                        None => self.inconsistent(&Inconsistent::Extent(rebuilt.id.0)),
                     }
                 }
-                Err(source) => self.inconsistent(source),
+                Err(source) => self.inconsistent(&source),
             }
+        }
+        if reader.end().is_some_and(|end| end.last_seq != manifest.last_seq) {
+            let what =
+                "it covers other batches than the manifest says: it is another checkpoint of this name";
+            self.fault(Finding::fault(&path, None, what));
         }
     }
 
@@ -198,7 +211,8 @@ impl<'a> ShardCheck<'a> {
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     ) -> Vec<StreamId> {
         let mut bodies = Vec::new();
-        let segments = match Segments::look(self.env, &self.dir, segment_bytes, manifest.first_segment) {
+        let shape = Shape { segment_bytes, shard: Some(self.index) };
+        let segments = match Segments::look(self.env, &self.dir, shape, manifest.first_segment) {
             Ok(segments) => segments,
             Err(error) => {
                 self.journal_fault(error);
@@ -206,11 +220,23 @@ impl<'a> ShardCheck<'a> {
             }
         };
         self.checked.segments += segments.sealed().len() as u64 + 1;
+        let first = segments.get(manifest.first_segment);
+        if let Some(first) = first.filter(|first| first.first_seq() != manifest.last_seq.wrapping_add(1)) {
+            let what =
+                "it doesn't begin with the batch that the manifest says: it is another segment of this name";
+            self.fault(Finding::fault(first.path(), None, what));
+        }
         // Of each stream only the first contradiction is told: what follows it says nothing new.
         let mut contradicted: HashMap<StreamId, Inconsistent> = HashMap::new();
-        let checked = &mut *self.checked;
+        // Segments of another shard that do not say so themselves.
+        let mut foreign = BTreeMap::new();
+        let (checked, index) = (&mut *self.checked, self.index);
         let replayed = journal::replay(&segments, &mut |record, place| {
             let id = record.stream;
+            if lives_in(id, index).is_err() {
+                foreign.entry(place.segment).or_insert(place.record_at);
+                return Ok::<(), std::convert::Infallible>(());
+            }
             checked.records += 1;
             checked.data_bytes += u64::from(place.data_len);
             if matches!(record.mutation, Mutation::Body(_)) {
@@ -221,16 +247,22 @@ impl<'a> ShardCheck<'a> {
             {
                 contradicted.insert(id, source);
             }
-            Ok::<(), std::convert::Infallible>(())
+            Ok(())
         });
+        for (segment, at) in foreign {
+            let file = self.dir.join(segment_name(segment));
+            let what = "it has records of streams of another shard";
+            self.fault(Finding::fault(&file, Some(at.into()), what));
+        }
         for source in contradicted.into_values() {
-            self.inconsistent(source);
+            self.inconsistent(&source);
         }
         match replayed {
             Ok(replayed) => {
                 if let Some(torn) = replayed.torn {
-                    let (dir, at, reason) = (self.dir.clone(), u64::from(torn.at), torn.reason);
-                    (self.report)(Finding::Torn { dir, at, reason });
+                    let file = self.dir.join(segment_name(replayed.segment));
+                    let what = format!("the last segment ends in a torn write: {}", torn.reason);
+                    (self.report)(Finding::of_a_crash(&file, Some(torn.at.into()), what));
                 }
             }
             Err(ReplayError::Journal(error)) => self.journal_fault(error),
@@ -264,7 +296,7 @@ impl<'a> ShardCheck<'a> {
             let Some(table) = self.table(body_table(*id)) else { continue };
             match whole_body(&table, *id, tail) {
                 Some(extent) => extents.tables.push(TableRun::new(table, &extent)),
-                None => self.inconsistent(Inconsistent::Extent(id.0)),
+                None => self.inconsistent(&Inconsistent::Extent(id.0)),
             }
         }
         bodies.iter().map(|id| body_table(*id)).collect()
@@ -284,8 +316,18 @@ impl<'a> ShardCheck<'a> {
         for name in names {
             let is_segment = segment_number(&name).is_some_and(|number| number >= manifest.first_segment);
             if !is_segment && spare_number(&name).is_none() && !wanted.contains(&name) {
-                (self.report)(Finding::Leftover { file: self.dir.join(name) });
+                // What a start removes, or makes a spare of, is what one of ours has left.
+                let is_ours = is_left_by_a_crash(&name);
+                let kind = if is_ours { FindingKind::Crash } else { FindingKind::Stray };
+                (self.report)(Finding::new(&self.dir.join(name), None, "nothing refers to it", kind));
             }
         }
     }
+}
+
+/// Whether a start puts a file of this name in order that nothing refers to.
+fn is_left_by_a_crash(name: &str) -> bool {
+    let is_removed = name.starts_with("table-") || name.starts_with("checkpoint-");
+    let is_replacement = name.strip_suffix(".tmp") == Some(journal::manifest::MANIFEST_NAME);
+    is_removed || is_replacement || segment_number(name).is_some() || body_table_number(name).is_some()
 }

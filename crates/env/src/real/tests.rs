@@ -74,3 +74,28 @@ fn the_space_of_a_disk_is_told_and_that_of_nothing_is_an_error() {
     assert!(space.free <= space.total && space.total > 0, "{space:?}");
     RealDisk.space(&dir.path().join("missing")).unwrap_err();
 }
+
+#[test]
+fn what_is_no_regular_file_is_never_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, socket) = (dir.path().join("fifo"), dir.path().join("socket"));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let linked = dir.path().join("link");
+    std::os::unix::fs::symlink(&fifo, &linked).unwrap();
+    for path in [&fifo, &socket, &linked, dir.path(), Path::new("/dev/zero")] {
+        for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+            let refused = RealDisk.open(path, mode).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{} {mode:?}", path.display());
+        }
+        let refused = RealDisk.lock(path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+    }
+    // A second name of a file of ours is one.
+    let file = dir.path().join("file");
+    RealDisk.open(&file, OpenMode::CreateNew).unwrap();
+    let linked = dir.path().join("linked-file");
+    std::os::unix::fs::symlink(&file, &linked).unwrap();
+    assert!(RealDisk.open(&linked, OpenMode::Read).is_ok());
+}

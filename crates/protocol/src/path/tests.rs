@@ -81,19 +81,30 @@ proptest! {
 }
 
 #[test]
-fn a_prefix_is_that_of_the_url_path_and_may_end_anywhere() {
+fn a_place_is_one_of_the_url_path_and_covers_whole_segments() {
     let plain = StreamPath::parse_decoded("logs/a b").unwrap();
     let bucketed = StreamPath::parse_url_path("/ds/logs/a%20b").unwrap();
     for (prefix, of_plain, of_bucketed) in [
         ("", true, true),
         ("/", true, true),
-        ("/v1/str", true, false),
+        ("/v1", true, false),
+        ("/v1/str", false, false),
+        ("/v1/stream", true, false),
         ("/v1/stream/", true, false),
+        ("/v1/stream/logs", true, false),
+        ("/v1/stream/logs/", true, false),
+        ("/v1/stream/log", false, false),
+        ("/v1/stream/logs/a", false, false),
         ("/v1/stream/logs/a b", true, false),
-        ("/v1/stream/logs/a b/", false, false),
-        ("/d", false, true),
-        ("/ds/logs/a", false, true),
-        ("/ds/log", false, true),
+        ("/v1/stream/logs/a b/", true, false),
+        ("/v1/stream/logs/a b/c", false, false),
+        ("/d", false, false),
+        ("/ds", false, true),
+        ("/ds/logs/a", false, false),
+        ("/ds/logs/a b", false, true),
+        ("/ds/log", false, false),
+        ("/ds/logs/", false, true),
+        ("/ds//", false, false),
         ("/ds/a", false, false),
         ("logs", false, false),
         ("\0logs", false, false),
@@ -101,5 +112,38 @@ fn a_prefix_is_that_of_the_url_path_and_may_end_anywhere() {
         assert_eq!(plain.is_under(prefix), of_plain, "{prefix}");
         assert_eq!(bucketed.is_under(prefix), of_bucketed, "{prefix}");
         assert!(!StreamPath::internal("logs/a").is_under(prefix), "{prefix}");
+    }
+}
+
+proptest! {
+    /// Looking through the spans finds what looking at every key finds, and nothing else.
+    #[test]
+    fn the_keys_under_a_place_are_those_in_its_spans(
+        keys in prop::collection::vec("[\u{0}]?[ab0!/-]{1,6}", 0..20),
+        place in "(/v1|/ds|/v1/stream)?(/[ab0!-]{1,2}){0,3}/?",
+    ) {
+        let spans = StreamPath::keys_under(&place);
+        let mut paths: Vec<StreamPath> = keys.iter().filter_map(|key| StreamPath::from_key(key)).collect();
+        let buckets = ["\0aaaa/a", "\0aaaa/b/a", "\0aaab/a"];
+        paths.extend(buckets.iter().filter_map(|key| StreamPath::from_key(key)));
+        paths.push(StreamPath::internal("a"));
+        for path in paths {
+            let key = path.as_str();
+            let is_in = |span: &KeySpan| {
+                key >= span.from.as_str() && span.until.as_deref().is_none_or(|until| key < until)
+            };
+            prop_assert_eq!(spans.iter().filter(|span| is_in(span)).count(), usize::from(path.is_under(&place)));
+        }
+    }
+
+    /// One rule: what a prefix of a token covers is what a prefix of an operator names.
+    #[test]
+    fn a_place_covers_what_a_prefix_of_a_token_covers(
+        key in "[ab]{1,2}(/[ab]{1,2}){0,2}", place in "(/v1|/ds|/v1/stream)(/[ab]{1,2}){0,3}/?",
+    ) {
+        let path = StreamPath::parse_decoded(&key).unwrap();
+        let prefix = crate::prefix::Prefix::parse(&place).unwrap();
+        prop_assert_eq!(path.is_under(&place), prefix.covers(&path.url_path()));
+        prop_assert_eq!(path.is_under(prefix.as_str()), prefix.covers(&path.url_path()));
     }
 }

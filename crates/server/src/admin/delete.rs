@@ -4,6 +4,7 @@ use std::collections::BinaryHeap;
 
 use alluvium_engine::{DeleteError, Engine};
 use alluvium_protocol::{Incarnation, StreamPath};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -27,34 +28,39 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads a body. What is misspelled is refused: left out, it could mean more than was wanted.
+    /// Reads a body. What is misspelled or stands twice is refused: left out, or taken the other way, it could mean more
+    /// than was wanted.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        let refused = |message: &str| Refusal::Body(message.to_owned());
-        let value: Value = serde_json::from_slice(body).map_err(|error| Refusal::Body(error.to_string()))?;
-        let fields = value.as_object().ok_or_else(|| refused("expected an object"))?;
-        let known = ["prefix", "dry_run", "limit", "created_before_ms"];
-        if let Some(unknown) = fields.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(Refusal::Body(format!("`{unknown}` is not known")));
+        // Fields without their names would be understood as well.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Refusal::Body("expected an object".to_owned()));
         }
-        let prefix = value["prefix"].as_str().ok_or_else(|| refused("`prefix` is wanted, a string"))?;
-        let dry_run = match &value["dry_run"] {
-            Value::Null => true,
-            Value::Bool(dry_run) => *dry_run,
-            _ => return Err(refused("`dry_run` is `true` or `false`")),
-        };
-        let limit = match &value["limit"] {
-            Value::Null => PAGE_DEFAULT,
-            limit => {
+        let fields: Fields =
+            serde_json::from_slice(body).map_err(|error| Refusal::Body(error.to_string()))?;
+        let limit = match fields.limit {
+            None => PAGE_DEFAULT,
+            Some(limit) => {
                 let limit = limit.as_u64().and_then(|limit| usize::try_from(limit).ok());
                 limit.filter(|limit| (1..=ADMIN_PAGE_MAX).contains(limit)).ok_or(Refusal::Limit)?
             }
         };
-        let created_before_ms = match &value["created_before_ms"] {
-            Value::Null => None,
-            time => Some(time.as_u64().ok_or_else(|| refused("`created_before_ms` is a number"))?),
-        };
-        Ok(Self { prefix: parse_prefix(prefix).map_err(Refusal::Prefix)?, dry_run, limit, created_before_ms })
+        Ok(Self {
+            prefix: parse_prefix(&fields.prefix).map_err(Refusal::Prefix)?,
+            dry_run: fields.dry_run.unwrap_or(true),
+            limit,
+            created_before_ms: fields.created_before_ms,
+        })
     }
+}
+
+/// The fields of a body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    prefix: String,
+    dry_run: Option<bool>,
+    limit: Option<Value>,
+    created_before_ms: Option<u64>,
 }
 
 /// What was found: how much there is, and which streams come first.
@@ -157,6 +163,10 @@ mod tests {
             r#"{"prefix":"/ds/","dryrun":false}"#,
             r#"{"prefix":"/ds/","dry_run":0}"#,
             r#"{"prefix":"/ds/","created_before_ms":"x"}"#,
+            r#"{"prefix":"/ds/","dry_run":true,"dry_run":false}"#,
+            r#"{"prefix":"/ds/","prefix":"/v1/stream/"}"#,
+            r#"{"prefix":"/ds/","limit":1,"limit":2}"#,
+            r#"["/ds/",false,null,null]"#,
         ] {
             assert!(matches!(Asked::parse(body.as_bytes()), Err(Refusal::Body(_))), "{body}");
         }

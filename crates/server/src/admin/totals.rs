@@ -75,14 +75,16 @@ fn group(path: &str, from: usize, depth: u32) -> &str {
     let from = from.max(mount);
     let slashes = path.bytes().enumerate().skip(from).filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);
     let last = slashes.take(depth as usize).last();
-    let end = last.or_else(|| path.get(..from)?.rfind('/')).map_or(path.len(), |slash| slash + 1);
+    let end =
+        last.or_else(|| path.get(..from.min(path.len()))?.rfind('/')).map_or(path.len(), |slash| slash + 1);
     path.get(..end).unwrap_or(path)
 }
 
 /// The page: all of what is under the prefix, and the first groups of it. Holds no more groups than it has, and one.
 pub(crate) fn page(engine: &Engine, asked: &Asked, now_ms: u64) -> Value {
     let (mut all, mut groups) = (Total::default(), BTreeMap::<String, Total>::new());
-    let from = percent_encode(&asked.prefix).len();
+    // What is beyond a prefix begins behind a slash, whether it was written or not.
+    let from = percent_encode(asked.prefix.trim_end_matches('/')).len() + 1;
     engine.survey(&asked.prefix, |stream| {
         all.add(&stream);
         let path = stream.path.url_path();
@@ -133,10 +135,10 @@ mod tests {
             ("/v1/stream/a/b/c", 0, 2, "/v1/stream/a/b/"),
             ("/v1/stream/a/b/c", 0, 8, "/v1/stream/a/b/"),
             ("/v1/stream/a/b/c", "/v1/stream/a/".len(), 1, "/v1/stream/a/b/"),
-            ("/v1/stream/ab/c", "/v1/stream/a".len(), 1, "/v1/stream/ab/"),
+            ("/v1/stream/a", "/v1/stream/a/".len(), 1, "/v1/stream/"),
             ("/v1/stream/a/b", "/v1/stream/a/".len(), 1, "/v1/stream/a/"),
             ("/ds/bucket/s", 0, 1, "/ds/bucket/"),
-            ("/ds/bucket/s", "/ds/bucket/s".len(), 1, "/ds/bucket/"),
+            ("/ds/bucket/s", "/ds/bucket/s/".len(), 1, "/ds/bucket/"),
         ] {
             assert_eq!(group(path, from, depth), expected, "{path} {from} {depth}");
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use alluvium_engine::RetentionRule;
 use alluvium_protocol::path::{BUCKET_MOUNT, STREAM_MOUNT, percent_decode, percent_encode};
+use alluvium_protocol::prefix::{InvalidPrefix, Prefix};
 
 use super::load::ConfigError;
 use super::options::Config;
@@ -49,7 +50,7 @@ pub enum InvalidRetention {
         message: String,
     },
     /// A prefix that no stream can begin with.
-    #[error("no stream's path begins with `{0}`: they begin with `{STREAM_MOUNT}` or `{BUCKET_MOUNT}`")]
+    #[error("no stream is at or below `{0}`: they are below `{STREAM_MOUNT}` and `{BUCKET_MOUNT}`")]
     Prefix(String),
     /// A rule that asks for nothing.
     #[error("the rule `{0}` has no limit: it needs `max-idle`, `max-closed` or `max-bytes`")]
@@ -70,7 +71,8 @@ impl FromStr for RetentionRules {
         let mut rules: Vec<RetentionRule> = Vec::new();
         for text in text.split(';').map(str::trim).filter(|text| !text.is_empty()) {
             let rule = rule(text)?;
-            if rules.iter().any(|known| known.prefix == rule.prefix) {
+            let place = |rule: &RetentionRule| rule.prefix.trim_end_matches('/').to_owned();
+            if rules.iter().any(|known| place(known) == place(&rule)) {
                 return Err(InvalidRetention::SamePrefix(rule.prefix));
             }
             rules.push(rule);
@@ -121,19 +123,23 @@ fn parse<T: Value>(key: &'static str, value: &str) -> Result<T, InvalidRetention
     T::parse(value).map_err(|message| InvalidRetention::Value { key, message })
 }
 
-/// Reads the beginning of a stream's URL path, percent-encoded as that is. Some stream can begin so.
+/// Reads a place, percent-encoded as a URL path is, decoded: it and everything below it is meant, as
+/// [prefixes](alluvium_protocol::prefix) have it. Some stream can be there.
 pub fn parse_prefix(text: &str) -> Result<String, InvalidRetention> {
-    let broken = || InvalidRetention::Value {
-        key: "prefix",
-        message: format!("`{text}` is no percent-encoded UTF-8"),
+    let refused = |error: InvalidPrefix| match error {
+        InvalidPrefix::Relative => InvalidRetention::Prefix(text.to_owned()),
+        error => InvalidRetention::Value { key: "prefix", message: format!("`{text}`: {error}") },
     };
-    let prefix = percent_decode(text).ok_or_else(broken)?;
-    let can_begin = |mount: &str| mount.starts_with(&prefix) || prefix.starts_with(mount);
-    let is_plain = !prefix.contains(char::is_control);
-    if !prefix.is_empty() && is_plain && (can_begin(STREAM_MOUNT) || can_begin(BUCKET_MOUNT)) {
-        return Ok(prefix);
+    let place = Prefix::parse(text).map_err(refused)?;
+    let can_be = |mount: &str| {
+        let mount = mount.trim_end_matches('/');
+        place.covers(mount) || place.as_str().strip_prefix(mount).is_some_and(|rest| rest.starts_with('/'))
+    };
+    if !can_be(STREAM_MOUNT) && !can_be(BUCKET_MOUNT) {
+        return Err(InvalidRetention::Prefix(text.to_owned()));
     }
-    Err(InvalidRetention::Prefix(text.to_owned()))
+    // As it was written, for whoever is shown it.
+    percent_decode(text).ok_or_else(|| refused(InvalidPrefix::Encoding))
 }
 
 impl fmt::Display for RetentionRules {
@@ -141,7 +147,8 @@ impl fmt::Display for RetentionRules {
         for (nth, rule) in self.0.iter().enumerate() {
             let separator = if nth == 0 { "" } else { ";" };
             // What separates rules and their parts is written encoded.
-            let prefix = percent_encode(&rule.prefix).replace(',', "%2C").replace(';', "%3B");
+            let prefix =
+                percent_encode(&rule.prefix).replace(',', "%2C").replace(';', "%3B").replace('*', "%2A");
             write!(f, "{separator}prefix={prefix}")?;
             for (key, ms) in [("max-idle", rule.idle_ms_max), ("max-closed", rule.closed_ms_max)] {
                 if let Some(ms) = ms {
@@ -211,6 +218,7 @@ mod tests {
             "prefix=/,max-idle=1d",
             "prefix=/ds/a%2Cb%3Bc%20d,max-idle=90s,max-closed=1ms,max-bytes=5MiB",
             "prefix=/v1/stream/x,max-bytes=10;prefix=/ds/,max-closed=1d",
+            "prefix=/v1/stream/x%2Ay,max-bytes=10",
         ] {
             let rules: RetentionRules = text.parse().expect("rules");
             assert_eq!(rules.to_string(), text);
@@ -232,13 +240,21 @@ mod tests {
             ("prefix=logs,max-idle=1d", E::Prefix(text("logs"))),
             ("prefix=,max-idle=1d", E::Prefix(text(""))),
             ("prefix=/v1/streams/,max-idle=1d", E::Prefix(text("/v1/streams/"))),
+            ("prefix=/v1/str,max-idle=1d", E::Prefix(text("/v1/str"))),
+            ("max-idle=1d,prefix=/ds/a;prefix=/ds/a/,max-bytes=1", E::SamePrefix(text("/ds/a/"))),
             ("max-idle=1d;prefix=/,max-bytes=1", E::SamePrefix(text("/"))),
         ] {
             assert_eq!(parsed(given), Err(expected), "{given}");
         }
-        for given in
-            ["max-idle=0d", "max-idle=1w", "max-bytes=0", "max-bytes=1GB", "prefix=/ds/%zz,max-idle=1d"]
-        {
+        for given in [
+            "max-idle=0d",
+            "max-idle=1w",
+            "max-bytes=0",
+            "max-bytes=1GB",
+            "prefix=/ds/%zz,max-idle=1d",
+            "prefix=/ds/*,max-idle=1d",
+            "prefix=/ds//a,max-idle=1d",
+        ] {
             assert!(matches!(parsed(given), Err(E::Value { .. })), "{given}");
         }
         let many = "max-idle=1d;".repeat(RETENTION_RULES_MAX + 1);

@@ -1,36 +1,24 @@
 //! Looking through a data directory or a backup that no server uses: every byte that has a checksum, and what files say
 //! of each other. Nothing is changed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use alluvium_engine::Finding;
-use alluvium_env::Env;
+use alluvium_env::{Env, Finding, FindingKind};
 use alluvium_feed_store::StoreError;
 use alluvium_feed_store::keep as sqlite;
 
 use super::files::{sum, walk};
+use super::folder::{Folder, tell_of_special, tell_of_strays};
 use super::manifest::{MANIFEST_BYTES_MAX, MANIFEST_NAME, Manifest};
-use super::{DATA, FEEDS, Folder, KeepFault, STORE, jetstream};
+use super::{DATA, FEEDS, KeepFault, STORE, jetstream};
 
-/// Something that a check has found.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Found {
-    /// The file, or the folder where it is in no single file.
-    pub file: PathBuf,
-    /// Where in it, in bytes, if that can be told.
-    pub at: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-    /// What is lost by it.
-    pub lost: &'static str,
-    /// Whether something is wrong at all; other findings are what a crash may leave, and a start puts in order.
-    pub is_fault: bool,
-}
-
-impl Found {
-    pub(super) fn new(file: &Path, at: Option<u64>, what: String, is_fault: bool) -> Self {
-        let lost = if is_fault { lost_by(file) } else { "nothing: a start puts it in order" };
-        Self { file: file.to_owned(), at, what, lost, is_fault }
+/// What is lost by what was found.
+pub fn lost(finding: &Finding) -> &'static str {
+    match finding.kind {
+        FindingKind::Fault => lost_by(&finding.file),
+        FindingKind::Unread => "not known: it was not looked at",
+        FindingKind::Crash => "nothing: a start puts it in order",
+        FindingKind::Stray => "nothing: it is none of ours, and stays",
     }
 }
 
@@ -76,12 +64,32 @@ pub fn check(
     dir: &Path,
     store: Option<&Path>,
     scratch: &Path,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<Counts, KeepFault> {
-    let mut counts = Counts::new();
     match Folder::of(env.disk.as_ref(), dir) {
-        Ok(Folder::Backup) => return check_backup(env, dir, scratch, report),
+        Ok(Folder::Backup) => check_backup(env, dir, scratch, report),
+        Ok(Folder::Server { has_streams: false, .. }) if store.is_none() => {
+            Err(KeepFault::NoStreams(dir.to_owned()))
+        }
+        Ok(_) => check_data(env, dir, store, scratch, report),
+        // All there is may be the file.
+        Err(KeepFault::Foreign(_)) if store.is_some() => check_data(env, dir, store, scratch, report),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks what there is in a data directory, which may have no streams, and the SQLite file `store`.
+pub(super) fn check_data(
+    env: &Env,
+    dir: &Path,
+    store: Option<&Path>,
+    scratch: &Path,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Counts, KeepFault> {
+    let (disk, mut counts) = (env.disk.as_ref(), Counts::new());
+    match Folder::of(disk, dir) {
         Ok(Folder::Jetstream) => {
+            tell_of_special(dir, report);
             let checked = jetstream::check(env, dir, scratch, report)?;
             counts.extend([
                 ("segments", checked.segments),
@@ -92,6 +100,8 @@ pub fn check(
             ]);
         }
         Ok(Folder::Server { has_streams, has_feeds }) => {
+            tell_of_special(dir, report);
+            tell_of_strays(disk, dir, store, report)?;
             if has_streams {
                 check_streams(env, dir, &mut counts, report)?;
             }
@@ -99,8 +109,9 @@ pub fn check(
                 check_feeds(env, dir, &mut counts, report)?;
             }
         }
-        // All there is may be the file.
-        Err(KeepFault::Foreign(_)) if store.is_some() => {}
+        Ok(Folder::Backup) => return Err(KeepFault::IsBackup(dir.to_owned())),
+        // The data directory of a server whose streams are in the file, without feeds.
+        Err(KeepFault::Foreign(_)) => {}
         Err(error) => return Err(error),
     }
     if let Some(store) = store {
@@ -113,9 +124,9 @@ fn check_streams(
     env: &Env,
     dir: &Path,
     counts: &mut Counts,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepFault> {
-    let checked = alluvium_engine::check(env, dir, &mut |finding| report(found(&finding)))?;
+    let checked = alluvium_engine::check(env, dir, report)?;
     counts.extend([
         ("shards", checked.shards),
         ("streams", checked.streams),
@@ -128,34 +139,13 @@ fn check_streams(
     Ok(())
 }
 
-/// A finding of the engine.
-fn found(finding: &Finding) -> Found {
-    let is_fault = finding.is_fault();
-    let (file, at, what) = match finding {
-        Finding::Damage(damage) => (&damage.file, Some(damage.at), damage.reason.to_owned()),
-        Finding::Io(fault) => (&fault.file, None, format!("can't {}: {}", fault.action, fault.source)),
-        Finding::Inconsistent { dir, source } => (dir, None, source.to_string()),
-        Finding::Gap { dir, stream, path, from, to } => {
-            (dir, None, format!("the bytes {from} to {to} of stream {stream:#x} (`{path}`) are in no file"))
-        }
-        Finding::Torn { dir, at, reason } => {
-            (dir, Some(*at), format!("the last segment ends in a torn write: {reason}"))
-        }
-        Finding::Leftover { file } => (file, None, "nothing refers to it".to_owned()),
-    };
-    Found::new(file, at, what, is_fault)
-}
-
 fn check_feeds(
     env: &Env,
     dir: &Path,
     counts: &mut Counts,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepFault> {
-    let mut tell = |finding: alluvium_feeds::keep::Finding| {
-        report(Found::new(&finding.file, finding.at, finding.what, finding.is_fault));
-    };
-    let checked = alluvium_feeds::keep::check(env.disk.as_ref(), &dir.join(FEEDS), &mut tell)?;
+    let checked = alluvium_feeds::keep::check(env.disk.as_ref(), &dir.join(FEEDS), report)?;
     counts.extend([
         ("spaces", checked.spaces),
         ("feeds", checked.feeds),
@@ -169,18 +159,23 @@ fn check_store(
     env: &Env,
     store: &Path,
     counts: &mut Counts,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepFault> {
     let exists = env.disk.exists(store).map_err(KeepFault::disk(store))?;
     if !exists {
-        report(Found::new(store, None, "it is missing".to_owned(), true));
+        report(Finding::fault(store, None, "it is missing"));
         return Ok(());
     }
-    alluvium_feeds::keep::check_log(env.disk.as_ref(), store, &mut |finding| {
-        report(Found::new(&finding.file, finding.at, finding.what, finding.is_fault));
-    })?;
-    let connection = sqlite::look(store).map_err(KeepFault::sqlite(store))?;
-    let mut tell = |what: String| report(Found::new(store, None, what, true));
+    alluvium_feeds::keep::check_log(env.disk.as_ref(), store, report)?;
+    let connection = match sqlite::look(store) {
+        Ok(connection) => connection,
+        Err(StoreError::Corrupt(what)) => {
+            report(Finding::fault(store, None, what));
+            return Ok(());
+        }
+        Err(error) => return Err(KeepFault::sqlite(store)(error)),
+    };
+    let mut tell = |what: String| report(Finding::fault(store, None, what));
     let checked = sqlite::check_structure(&connection, &mut tell)
         .and_then(|()| alluvium_sqlstore::check(&connection, &mut tell));
     match checked {
@@ -214,19 +209,23 @@ fn check_backup(
     env: &Env,
     dir: &Path,
     scratch: &Path,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<Counts, KeepFault> {
     let disk = env.disk.as_ref();
     let manifest = match read_manifest(env, dir) {
         Ok(manifest) => manifest,
         Err(KeepFault::NotWhole { file, what }) => {
-            report(Found::new(&file, None, what, true));
+            report(Finding::fault(&file, None, what));
             return Ok(Counts::new());
         }
         Err(error) => return Err(error),
     };
-    let (names, _) = walk(dir)?;
-    let mut is_whole = true;
+    let walked = walk(dir)?;
+    let mut is_whole = walked.others.is_empty();
+    for other in &walked.others {
+        report(Finding::fault(other, None, "it is neither a file nor a folder"));
+    }
+    let names = walked.files;
     for entry in &manifest.files {
         let path = dir.join(&entry.path);
         let what = if names.binary_search(&entry.path).is_err() {
@@ -237,12 +236,12 @@ fn check_backup(
             continue;
         };
         is_whole = false;
-        report(Found::new(&path, None, what.to_owned(), true));
+        report(Finding::fault(&path, None, what));
     }
     for name in &names {
         let is_named = manifest.files.binary_search_by(|entry| entry.path.cmp(name)).is_ok();
         if !is_named && name != MANIFEST_NAME {
-            report(Found::new(&dir.join(name), None, "the manifest does not name it".to_owned(), true));
+            report(Finding::fault(&dir.join(name), None, "the manifest does not name it"));
         }
     }
     let mut counts = vec![
@@ -253,7 +252,8 @@ fn check_backup(
     if is_whole {
         let store = dir.join(STORE);
         let has_store = manifest.files.iter().any(|file| file.path == STORE);
-        counts.extend(check(env, &dir.join(DATA), has_store.then_some(store.as_path()), scratch, report)?);
+        let store = has_store.then_some(store.as_path());
+        counts.extend(check_data(env, &dir.join(DATA), store, scratch, report)?);
     }
     Ok(counts)
 }

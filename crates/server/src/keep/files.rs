@@ -11,12 +11,33 @@ use super::KeepFault;
 /// How many bytes are read at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// Names of files, and paths of folders.
-pub(super) type Walked = (Vec<String>, Vec<PathBuf>);
+/// What is below a folder.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Every file, by its name from there with `/` between, ascending.
+    pub(super) files: Vec<String>,
+    /// Every folder, the one itself included.
+    pub(super) folders: Vec<PathBuf>,
+    /// What is neither, links among it.
+    pub(super) others: Vec<PathBuf>,
+}
 
-/// Every file below a folder, by its name from there with `/` between, ascending; and every folder, itself included.
+impl Walked {
+    /// The same, if there is nothing but files and folders.
+    pub(super) fn plain(self) -> Result<Self, KeepFault> {
+        match self.others.first() {
+            Some(other) => {
+                let what = "it is neither a file nor a folder".to_owned();
+                Err(KeepFault::NotWhole { file: other.clone(), what })
+            }
+            None => Ok(self),
+        }
+    }
+}
+
+/// Goes through all that is below a folder.
 pub(super) fn walk(dir: &Path) -> Result<Walked, KeepFault> {
-    let (mut files, mut folders, mut next) = (Vec::new(), Vec::new(), vec![String::new()]);
+    let (mut walked, mut next) = (Walked::default(), vec![String::new()]);
     while let Some(at) = next.pop() {
         let folder = dir.join(&at);
         let entries = fs::read_dir(&folder).map_err(KeepFault::disk(&folder))?;
@@ -28,16 +49,15 @@ pub(super) fn walk(dir: &Path) -> Result<Walked, KeepFault> {
             if kind.is_dir() {
                 next.push(name);
             } else if kind.is_file() {
-                files.push(name);
+                walked.files.push(name);
             } else {
-                let what = "it is neither a file nor a folder".to_owned();
-                return Err(KeepFault::NotWhole { file: entry.path(), what });
+                walked.others.push(entry.path());
             }
         }
-        folders.push(folder);
+        walked.folders.push(folder);
     }
-    files.sort_unstable();
-    Ok((files, folders))
+    walked.files.sort_unstable();
+    Ok(walked)
 }
 
 /// The length of a file, and its SHA-256.

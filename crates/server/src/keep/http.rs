@@ -6,6 +6,7 @@ use alluvium_http::{Body, Request, Response, discard, error_response};
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{KeepFault, Keeper};
+use crate::causes::Causes;
 
 /// Where backups are.
 pub(crate) const BACKUPS_PATH: &str = "/admin/v1/backups";
@@ -99,7 +100,7 @@ async fn list(keeper: Arc<Keeper>) -> Response {
             json(StatusCode::OK, list)
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, "backups cannot be listed");
+            tracing::error!(error = %Causes(&error), "backups cannot be listed");
             refusal(&error)
         }
         Err(_) => refusal(&KeepFault::Store("the work was not finished")),

@@ -3,17 +3,21 @@
 use std::fs;
 use std::path::Path;
 
-use alluvium_env::{Disk, Env};
+use alluvium_env::{Disk, Env, Finding};
 use alluvium_jetstream_archive::{Checked, FjallStore, Store, StoreError};
 use alluvium_jss::SegmentIndex;
 
-use super::backup::{is_unfinished, link_or_copy};
-use super::check::Found;
+use super::backup::{copy_what_reads, is_unfinished, link_or_copy};
 use super::files::walk;
 use super::{JETSTREAM, KeepFault};
 
-/// Copies a directory that no server runs on; the bytes that are linked.
-pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<u64, KeepFault> {
+/// Copies a directory that no server runs on; the bytes that are linked. What can't be copied is told to `report`.
+pub(super) fn copy_closed(
+    disk: &dyn Disk,
+    dir: &Path,
+    target: &Path,
+    report: &mut dyn FnMut(Finding),
+) -> Result<u64, KeepFault> {
     let (segments, meta) = JETSTREAM;
     let lock = dir.join(segments).join("LOCK");
     let Some(_lock) = disk.lock(&lock).map_err(KeepFault::disk(&lock))? else {
@@ -28,7 +32,7 @@ pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<
     for name in names.iter().filter(|name| *name != "LOCK" && !is_unfinished(name)) {
         let index = SegmentIndex::from_file_name(name);
         let never_changes = index.is_some() && index != last;
-        linked += link_or_copy(disk, &from.join(name), &to.join(name), never_changes)?;
+        linked += copy_what_reads(disk, &from.join(name), &to.join(name), never_changes, report);
     }
     copy_tree(disk, &dir.join(meta), &target.join(meta))?;
     Ok(linked)
@@ -36,12 +40,12 @@ pub(super) fn copy_closed(disk: &dyn Disk, dir: &Path, target: &Path) -> Result<
 
 /// Copies a folder with all that is in it.
 fn copy_tree(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), KeepFault> {
-    let (files, folders) = walk(from)?;
-    for folder in folders {
+    let walked = walk(from)?.plain()?;
+    for folder in walked.folders {
         let folder = folder.strip_prefix(from).map_or(to.to_owned(), |below| to.join(below));
         disk.create_dir_all(&folder).map_err(KeepFault::disk(&folder))?;
     }
-    for name in files {
+    for name in walked.files {
         link_or_copy(disk, &from.join(&name), &to.join(&name), false)?;
     }
     Ok(())
@@ -53,7 +57,7 @@ pub(super) fn check(
     env: &Env,
     dir: &Path,
     scratch: &Path,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<Checked, KeepFault> {
     let (segments, meta) = JETSTREAM;
     let meta = dir.join(meta);
@@ -63,11 +67,7 @@ pub(super) fn check(
         .map_err(|error| StoreError(error.to_string()))
         .and_then(|()| FjallStore::open(&copy).map_err(|error| StoreError(error.to_string())));
     let store = store.as_ref().map(|store| store as &dyn Store).map_err(Clone::clone);
-    let mut tell = |finding: alluvium_jetstream_archive::Finding| {
-        let alluvium_jetstream_archive::Finding { file, at, what, is_fault } = finding;
-        report(Found::new(&file, at, what, is_fault));
-    };
-    let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), (&meta, store), &mut tell);
+    let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), (&meta, store), report);
     checked.map_err(|error| match error {
         alluvium_jetstream_archive::Error::Locked => KeepFault::Locked(dir.to_owned()),
         other => other.into(),

@@ -12,6 +12,7 @@ use super::backup::{Taken, assemble, copy_store, prepare};
 use super::check::read_manifest;
 use super::manifest::{Kind, MANIFEST_NAME};
 use super::{DATA, FEEDS, KeepFault};
+use crate::causes::Causes;
 
 /// Longest name of a backup.
 const NAME_BYTES_MAX: usize = 64;
@@ -51,22 +52,25 @@ pub(crate) struct Keeper {
     /// The file of a SQLite store.
     store: Option<PathBuf>,
     /// The folder of feeds.
-    feeds: Option<PathBuf>,
+    feeds: PathBuf,
+    /// Whether this server serves them. If not, there may be some all the same.
+    serves_feeds: bool,
     turn: Mutex<()>,
     counters: Counters,
 }
 
 impl Keeper {
-    /// Backups go to `folder`, which is made with the first of them.
+    /// Backups go to `folder`.
     pub(crate) fn new(
         env: Env,
         folder: PathBuf,
         backend: Backend,
         store: Option<PathBuf>,
-        data_dir_with_feeds: Option<&Path>,
+        (data_dir, serves_feeds): (&Path, bool),
     ) -> Self {
-        let feeds = data_dir_with_feeds.map(|dir| dir.join(FEEDS));
-        Self { env, folder, backend, store, feeds, turn: Mutex::default(), counters: Counters::default() }
+        let feeds = data_dir.join(FEEDS);
+        let (turn, counters) = (Mutex::default(), Counters::default());
+        Self { env, folder, backend, store, feeds, serves_feeds, turn, counters }
     }
 
     /// Takes a backup; blocks until it is durable.
@@ -91,7 +95,7 @@ impl Keeper {
             Err(error) => {
                 // One that is refused for its name has not failed.
                 if !matches!(error, KeepFault::Exists(_) | KeepFault::Busy) {
-                    tracing::error!(name, %error, "a backup failed");
+                    tracing::error!(name, error = %Causes(&error), "a backup failed");
                     self.counters.failed.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error)
@@ -117,8 +121,11 @@ impl Keeper {
             if let Some(store) = &self.store {
                 copy_store(store, partial)?;
             }
-            if let Some(feeds) = &self.feeds {
-                alluvium_feeds::keep::copy(disk, feeds, &data.join(FEEDS))?;
+            let (feeds, target) = (&self.feeds, data.join(FEEDS));
+            if self.serves_feeds {
+                alluvium_feeds::keep::copy(disk, feeds, &target)?;
+            } else if alluvium_feeds::keep::is_of_spaces(disk, feeds)? {
+                alluvium_feeds::keep::copy_closed(disk, feeds, &target)?;
             }
             Ok(linked)
         })

@@ -3,28 +3,35 @@
 
 use std::path::Path;
 
-use alluvium_env::Env;
+use alluvium_env::{Env, Finding};
 
-use super::check::{Counts, Found, check, read_manifest};
+use super::check::{Counts, check_data, read_manifest};
 use super::files::{copy_summed, discard, parent, put_in_place, walk, with_ending};
+use super::folder::refuse_overlap;
 use super::manifest::{MANIFEST_NAME, Manifest};
 use super::{DATA, KeepFault, STORE};
 
 /// What is called so is not restored yet.
 const RESTORING: &str = ".restoring";
+/// Most findings that are told.
+const FINDINGS_MAX: usize = 10_000;
 
 /// Makes `dir`, which is empty or not there, the data directory that `backup` is of; its SQLite file, if it has one, goes
-/// to `store`, which is not there. What the check finds goes to `report`; if anything is wrong, nothing is put in place.
+/// to `store`, which is not there. If the check finds anything wrong, nothing is put in place. What it finds goes to `report`
+/// in the end, of the files that there are then: those of `dir`, or else those of the backup.
 pub fn restore(
     env: &Env,
     backup: &Path,
     dir: &Path,
     store: Option<&Path>,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<Counts, KeepFault> {
     let disk = env.disk.as_ref();
     if !disk.exists(&backup.join(MANIFEST_NAME)).map_err(KeepFault::disk(backup))? {
         return Err(KeepFault::Foreign(backup.to_owned()));
+    }
+    for target in store.into_iter().chain([dir]) {
+        refuse_overlap(backup, target)?;
     }
     let manifest = read_manifest(env, backup)?;
     let has_store = manifest.files.iter().any(|file| file.path == STORE);
@@ -60,7 +67,22 @@ pub fn restore(
             return Err(KeepFault::Leftover(path.clone()));
         }
     }
-    let brought = bring(env, backup, &manifest, (&restoring, store_restoring.as_deref()), report);
+    let mut findings = Vec::new();
+    let brought = bring(env, backup, &manifest, (&restoring, store_restoring.as_deref()), &mut findings);
+    // They are told of files that are there when this is over.
+    let (data, file) = match (&brought, store) {
+        (Ok(_), Some(store)) => (dir.to_owned(), store.to_owned()),
+        (Ok(_), None) => (dir.to_owned(), dir.to_owned()),
+        (Err(_), _) => (backup.join(DATA), backup.join(STORE)),
+    };
+    for mut finding in findings {
+        if store_restoring.as_ref() == Some(&finding.file) {
+            finding.file.clone_from(&file);
+        } else if let Ok(below) = finding.file.strip_prefix(&restoring) {
+            finding.file = data.join(below);
+        }
+        report(finding);
+    }
     let counts = brought.inspect_err(|_| {
         discard(&restoring);
         if let Some(path) = &store_restoring {
@@ -79,7 +101,7 @@ pub fn restore(
 
 /// A file that the manifest does not name is none of the backup.
 fn refuse_others(backup: &Path, manifest: &Manifest) -> Result<(), KeepFault> {
-    let (names, _) = walk(backup)?;
+    let names = walk(backup)?.plain()?.files;
     let is_named = |name: &String| manifest.files.binary_search_by(|entry| entry.path.cmp(name)).is_ok();
     match names.iter().find(|name| !is_named(name) && *name != MANIFEST_NAME) {
         Some(other) => {
@@ -96,7 +118,7 @@ fn bring(
     backup: &Path,
     manifest: &Manifest,
     (dir, store): (&Path, Option<&Path>),
-    report: &mut dyn FnMut(Found),
+    findings: &mut Vec<Finding>,
 ) -> Result<Counts, KeepFault> {
     let disk = env.disk.as_ref();
     disk.create_dir_all(dir).map_err(KeepFault::disk(dir))?;
@@ -117,14 +139,16 @@ fn bring(
             return Err(KeepFault::NotWhole { file: from, what });
         }
     }
-    let (_, folders) = walk(dir)?;
-    for folder in &folders {
+    for folder in &walk(dir)?.folders {
         disk.sync_dir(folder).map_err(KeepFault::disk(folder))?;
     }
     let mut faults = 0;
-    let counts = checked(env, dir, store, &mut |found| {
-        faults += u64::from(found.is_fault);
-        report(found);
+    let counts = checked(env, dir, store, &mut |finding| {
+        faults += u64::from(finding.is_fault());
+        // Of a backup that is whole there are few; who gets very many has seen enough.
+        if findings.len() < FINDINGS_MAX {
+            findings.push(finding);
+        }
     })?;
     if faults > 0 { Err(KeepFault::Damaged(faults)) } else { Ok(counts) }
 }
@@ -134,11 +158,11 @@ fn checked(
     env: &Env,
     dir: &Path,
     store: Option<&Path>,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Finding),
 ) -> Result<Counts, KeepFault> {
     let is_empty = env.disk.list(dir).map_err(KeepFault::disk(dir))?.is_empty();
     if is_empty && store.is_none() {
         return Ok(Counts::new());
     }
-    check(env, dir, store, parent(dir), report)
+    check_data(env, dir, store, parent(dir), report)
 }

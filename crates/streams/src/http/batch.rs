@@ -6,8 +6,12 @@
 
 use alluvium_engine::{AppendError, AppendRequest, Appended, BATCH_FRAMES_MAX};
 use alluvium_http::Response;
-use alluvium_protocol::{ProducerStamp, StreamPath, limits::INTEGER_MAX};
-use bytes::{Buf, Bytes};
+use alluvium_protocol::{
+    ProducerStamp, StreamPath,
+    batch::{InvalidFrames, split_frames},
+    limits::INTEGER_MAX,
+};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -22,9 +26,6 @@ use crate::state::State;
 
 /// What a store without them is said not to support.
 pub(super) const BATCHES: &str = "batches of appends";
-
-/// The length before each frame.
-const LENGTH_BYTES: usize = 4;
 
 /// What became of one frame.
 #[derive(Serialize)]
@@ -69,25 +70,15 @@ pub(super) async fn handle(
 }
 
 /// Cuts a body into its frames.
-fn split(mut body: Bytes) -> Result<Vec<Bytes>, Failure> {
-    let mut frames = Vec::new();
-    while !body.is_empty() {
-        if body.len() < LENGTH_BYTES {
-            return Err(Failure::InvalidBatch("the body ends inside the length of a frame"));
-        }
-        let length = usize::try_from(body.get_u32()).unwrap_or(usize::MAX);
-        if length > body.len() {
-            return Err(Failure::InvalidBatch("the body ends inside a frame"));
-        }
-        if frames.len() == BATCH_FRAMES_MAX {
-            return Err(Failure::InvalidBatch("the batch has too many frames"));
-        }
-        frames.push(body.split_to(length));
-    }
-    if frames.is_empty() {
-        return Err(Failure::InvalidBatch("the batch has no frames"));
-    }
-    Ok(frames)
+fn split(body: Bytes) -> Result<Vec<Bytes>, Failure> {
+    split_frames(body, BATCH_FRAMES_MAX).map_err(|invalid| {
+        Failure::InvalidBatch(match invalid {
+            InvalidFrames::Length => "the body ends inside the length of a frame",
+            InvalidFrames::Frame => "the body ends inside a frame",
+            InvalidFrames::TooMany => "the batch has too many frames",
+            InvalidFrames::None => "the batch has no frames",
+        })
+    })
 }
 
 /// One request a frame: the headers hold for each, a producer's sequence counts on from frame to frame, and the last
@@ -170,24 +161,6 @@ fn item(outcome: &Result<Appended, AppendError>, by_producer: bool) -> Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frames(body: &'static [u8]) -> Option<Vec<&'static [u8]>> {
-        let frames = split(Bytes::from_static(body)).ok()?;
-        // The frames are slices of the static body.
-        let at = |frame: &Bytes| {
-            let start = frame.as_ptr() as usize - body.as_ptr() as usize;
-            &body[start..start + frame.len()]
-        };
-        Some(frames.iter().map(at).collect())
-    }
-
-    #[test]
-    fn a_body_is_cut_where_the_lengths_say() {
-        assert_eq!(frames(b"\0\0\0\x02ab\0\0\0\0\0\0\0\x01c"), Some(vec![&b"ab"[..], b"", b"c"]));
-        for broken in [&b""[..], b"\0", b"\0\0\0", b"\0\0\0\x02a", b"\0\0\0\x01ab", b"\xff\xff\xff\xff"] {
-            assert_eq!(frames(broken), None, "{}", broken.escape_ascii());
-        }
-    }
 
     #[test]
     fn a_producer_counts_on_and_the_last_frame_closes() {

@@ -110,7 +110,7 @@ async fn a_server_that_is_not_trusted_gets_no_handshake() {
         let (port, serving) = serve().await;
         let options = ConnectOptions { tls, ..ConnectOptions::default() };
         let outcome = connect(&format!("wss://{host}:{port}/"), options, Arc::new(OsRandom)).await;
-        assert!(matches!(outcome, Err(ConnectError::Io { .. })), "{host}");
+        assert!(matches!(outcome, Err(ConnectError::Untrusted { .. })), "{host}");
         assert!(!serving.await.unwrap());
     }
 }

@@ -1,6 +1,7 @@
 //! The endings of `tail` and `backfill`, and the exit code of each.
 
 use alluvium_jetstream_client::{ConfigError, Error};
+use alluvium_websocket::ConnectError;
 
 use crate::stream::failure::{EXIT_INTERRUPTED, EXIT_TERMINATED, Failure};
 
@@ -16,7 +17,7 @@ pub(super) const EXIT_CODES: &[(u8, &str)] = &[
          numbers went back",
     ),
     (5, "gone: neither the live feed nor the archive has what follows the cursor"),
-    (7, "unavailable: no progress until --give-up-after"),
+    (7, "unavailable: no progress until --give-up-after, or a server that cannot be trusted"),
     (8, "denied: the server says no"),
     (EXIT_INTERRUPTED, "stopped by Ctrl-C (SIGINT), after printing the cursor"),
     (EXIT_TERMINATED, "stopped by SIGTERM, likewise"),
@@ -33,6 +34,10 @@ pub(super) fn of_reading(error: &Error) -> Failure {
     match (error, error.status()) {
         (_, Some(401 | 403)) => Failure::Denied(text),
         (Error::NoArchive, _) | (_, Some(404)) => Failure::NotFound(text),
+        // Waiting does not mend it, and nothing was reached.
+        (Error::Untrusted(_) | Error::Connect(ConnectError::Untrusted { .. }), _) => {
+            Failure::Unavailable(text)
+        }
         (Error::WentBack { .. }, _) => Failure::Conflict(text),
         (Error::CursorTooOld { .. }, _) => Failure::Gone(text),
         _ if error.is_passing() => Failure::Unavailable(text),

@@ -11,6 +11,8 @@ use super::{Cli, signal};
 pub(crate) struct Server {
     /// The process, and its standard output, which it must not lose.
     running: (Child, BufReader<ChildStdout>),
+    /// `http` or `https`.
+    scheme: String,
     address: String,
     data: TempDir,
     flags: String,
@@ -25,16 +27,16 @@ impl Server {
     /// As [`start`](Self::start), with further flags, separated by space.
     pub(crate) fn start_with(flags: &str) -> Self {
         let data = TempDir::new().unwrap();
-        let (running, address) = launch("127.0.0.1:0", &data, flags);
-        Self { running, address, data, flags: flags.to_owned() }
+        let (running, scheme, address) = launch("127.0.0.1:0", &data, flags);
+        Self { running, scheme, address, data, flags: flags.to_owned() }
     }
 
     /// One that keeps its streams in a SQLite file beside what else it has.
     pub(crate) fn on_sqlite(flags: &str) -> Self {
         let data = TempDir::new().unwrap();
         let flags = format!("{flags} --store sqlite:{}", data.path().join("streams.sqlite").display());
-        let (running, address) = launch("127.0.0.1:0", &data, &flags);
-        Self { running, address, data, flags }
+        let (running, scheme, address) = launch("127.0.0.1:0", &data, &flags);
+        Self { running, scheme, address, data, flags }
     }
 
     /// Servers with further flags, one after the other: what is asserted holds whatever keeps the streams.
@@ -95,7 +97,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// `alluvium stream …` for this server.
@@ -112,7 +114,7 @@ impl Drop for Server {
     }
 }
 
-fn launch(listen: &str, data: &TempDir, flags: &str) -> ((Child, BufReader<ChildStdout>), String) {
+fn launch(listen: &str, data: &TempDir, flags: &str) -> ((Child, BufReader<ChildStdout>), String, String) {
     let cli = Cli::new(&format!("serve {flags} --listen"))
         .arg(listen)
         .arg("--data-dir")
@@ -121,9 +123,9 @@ fn launch(listen: &str, data: &TempDir, flags: &str) -> ((Child, BufReader<Child
     let mut stdout = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();
     while stdout.read_line(&mut line).unwrap() > 0 {
-        if let Some((_, address)) = line.split_once("http://") {
-            let address = address.trim().to_owned();
-            return ((process, stdout), address);
+        if let Some((before, address)) = line.split_once("://") {
+            let scheme = before.split_whitespace().last().unwrap_or_default().to_owned();
+            return ((process, stdout), scheme, address.trim().to_owned());
         }
         line.clear();
     }

@@ -1,13 +1,14 @@
-//! Where something is, and everything below a place.
+//! Where something is, and everything below a place: the one rule by which tokens, rules of retention and an operator's
+//! requests name streams by the beginning of their URL paths.
 //!
 //! A place is a path whose segments are decoded, as the routers decode them: once, with the same function. Places are
-//! compared segment by segment, so `/ds/docs` covers `/ds/docs/notes` and not `/ds/docs2`.
+//! compared segment by segment, so `/ds/docs` covers `/ds/docs/notes` and not `/ds/docs2`. A slash at the end makes no
+//! difference.
 
 use std::fmt;
 
-use alluvium_protocol::path::percent_decode;
-
 use crate::limits::PREFIX_BYTES_MAX;
+use crate::path::percent_decode;
 
 /// Why a text is no prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -68,13 +69,18 @@ impl Prefix {
 
     /// Whether a place is this one or below it.
     pub fn covers(&self, place: &str) -> bool {
-        place.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        covers(&self.0, place)
     }
 
     /// The place, decoded; empty for everything.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether one decoded path, without a slash at its end, is another or above it.
+pub(crate) fn covers(prefix: &str, place: &str) -> bool {
+    place.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl fmt::Display for Prefix {
