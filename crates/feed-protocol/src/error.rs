@@ -40,6 +40,8 @@ pub enum ErrorCode {
     RateLimited,
     /// Too many requests of all clients.
     Overloaded,
+    /// What is stored cannot be read, or is not what was stored.
+    ReadFailed,
     /// A fault of the server.
     Internal,
 }
@@ -66,7 +68,7 @@ pub enum ClientAction {
 }
 
 /// Every code with its name, HTTP status, whether trying again can help, and what a client does.
-const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 17] = [
+const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 18] = [
     (ErrorCode::BadRequest, "bad_request", 400, false, ClientAction::Park),
     (ErrorCode::Unauthorized, "unauthorized", 401, false, ClientAction::Authenticate),
     (ErrorCode::Forbidden, "forbidden", 403, false, ClientAction::Stop),
@@ -83,6 +85,7 @@ const CODES: [(ErrorCode, &str, u16, bool, ClientAction); 17] = [
     (ErrorCode::StorageFull, "storage_full", 507, true, ClientAction::Wait),
     (ErrorCode::RateLimited, "rate_limited", 429, true, ClientAction::Wait),
     (ErrorCode::Overloaded, "overloaded", 503, true, ClientAction::Wait),
+    (ErrorCode::ReadFailed, "read_failed", 500, true, ClientAction::Wait),
     (ErrorCode::Internal, "internal", 500, true, ClientAction::Wait),
 ];
 

@@ -211,7 +211,7 @@ fn tailed(
     let mut rows = statement.query((after, space_row.key, feed.map(Id::as_str), sql_limit(limit)))?;
     let mut tailed = Vec::new();
     while let Some(row) = rows.next()? {
-        tailed.push((row.get(12)?, blocks::from_row(row)?));
+        tailed.push((row.get(blocks::COLUMN_COUNT)?, blocks::from_row(row)?));
     }
     Ok(tailed)
 }

@@ -36,9 +36,12 @@ pub struct New<'a> {
     pub now_ms: u64,
 }
 
+/// How many columns [`COLUMNS`] has; more may follow.
+pub const COLUMN_COUNT: usize = 13;
+
 /// Columns of [`from_row`], in its order, from the tables `b` and `f`.
 pub const COLUMNS: &str = "f.feedId, f.feedNamespace, b.position, b.sequence, b.actorId, b.prevSequence, \
-                                  b.prevActorId, b.timestamp, b.encryptionKeyId, b.iv, b.signature, b.data";
+                                  b.prevActorId, b.timestamp, b.encryptionKeyId, b.iv, b.signature, b.data, b.dataHash";
 
 /// The row of a key, if there is one.
 pub fn find(connection: &Connection, feed: i64, sequence: u64, actor: &Id) -> StoreResult<Option<Stored>> {
@@ -82,6 +85,18 @@ pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResu
     let found: Option<Option<i64>> =
         connection.prepare_cached(sql)?.query_row((space, position), |row| row.get(0)).optional()?;
     Ok(found.flatten().map(check_from_sql))
+}
+
+/// The check at a position whose block was pruned, if it was kept.
+pub(crate) fn pruned_check_at(
+    connection: &Connection,
+    space: i64,
+    position: u64,
+) -> StoreResult<Option<Check>> {
+    let sql = "SELECT positionCheck FROM prunedChecks WHERE spaceKey = ?1 AND position = ?2";
+    let found: Option<i64> =
+        connection.prepare_cached(sql)?.query_row((space, position), |row| row.get(0)).optional()?;
+    Ok(found.map(check_from_sql))
 }
 
 /// Removes a feed's blocks below a position, and keeps their checks: any of these positions may be the last that some
@@ -194,7 +209,26 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 }
 
 /// A block from the columns of [`COLUMNS`].
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if its content is not what was stored.
 pub fn from_row(row: &Row<'_>) -> StoreResult<Block> {
+    let block = from_row_unchecked(row)?;
+    if ContentHash::of(&block) == hash_of(row)? {
+        Ok(block)
+    } else {
+        Err(StoreError::Damaged { feed: block.feed_id, sequence: block.sequence, position: block.position })
+    }
+}
+
+/// What the hash of a block's content was when it was stored, from the columns of [`COLUMNS`].
+pub(crate) fn hash_of(row: &Row<'_>) -> StoreResult<ContentHash> {
+    Ok(ContentHash(row.get(COLUMN_COUNT - 1)?))
+}
+
+/// A block from the columns of [`COLUMNS`], whether its content is what was stored or not.
+pub(crate) fn from_row_unchecked(row: &Row<'_>) -> StoreResult<Block> {
     let text = |index| row.get::<_, Option<String>>(index);
     let bytes = |index| row.get::<_, Option<Vec<u8>>>(index);
     let (key, iv) = (text(8)?, bytes(9)?);

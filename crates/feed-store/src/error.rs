@@ -2,7 +2,7 @@
 
 use std::io;
 
-use alluvium_feed_protocol::InvalidId;
+use alluvium_feed_protocol::{Id, InvalidId};
 
 /// SQLite's `SQLITE_IOERR_SHMSIZE`: the index of the log, which readers share, can't get its size.
 const NO_ROOM_FOR_INDEX: i32 = 4874;
@@ -16,6 +16,16 @@ pub enum StoreError {
     /// A row holds what was never written.
     #[error("the database holds something invalid: {0}")]
     Corrupt(String),
+    /// The content of a block does not match the hash that was stored with it.
+    #[error("block {sequence} of feed `{}`, at position {}, does not match its hash", or_none(feed.as_ref()), or_none(position.as_ref()))]
+    Damaged {
+        /// Its feed.
+        feed: Option<Id>,
+        /// Its sequence.
+        sequence: u64,
+        /// Its position, if it has one.
+        position: Option<u64>,
+    },
     /// The file was made by a later version.
     #[error("the database has schema version {found}, this program knows up to {known}")]
     Newer {
@@ -40,6 +50,10 @@ pub enum StoreError {
     Poisoned,
 }
 
+fn or_none<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "none".to_owned(), T::to_string)
+}
+
 /// The result of a call of the store.
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -54,7 +68,11 @@ impl StoreError {
                 error.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
             ),
-            Self::Corrupt(_) | Self::Newer { .. } | Self::NoFile(_) | Self::Poisoned => false,
+            Self::Corrupt(_)
+            | Self::Damaged { .. }
+            | Self::Newer { .. }
+            | Self::NoFile(_)
+            | Self::Poisoned => false,
         }
     }
 
@@ -69,7 +87,7 @@ impl StoreError {
     /// Whether it is the content of a row that can't be read, and not the file.
     pub fn is_of_row(&self) -> bool {
         match self {
-            Self::Corrupt(_) => true,
+            Self::Corrupt(_) | Self::Damaged { .. } => true,
             Self::Sqlite(error) => matches!(
                 error,
                 rusqlite::Error::FromSqlConversionFailure(..)

@@ -21,6 +21,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 pub const NO_TABLES: &str = "it has no tables";
 /// What is told of an empty file with a log beside it. It is never opened: SQLite would throw the log away.
 const ONLY_A_LOG: &str = "it is empty, and the log beside it is not";
+/// Checks of pruned blocks that are told of at most.
+const PRUNED_LINES_MAX: u32 = 20;
 /// Lines that SQLite's own check gives at most.
 const INTEGRITY_LINES_MAX: u32 = 20;
 
@@ -237,21 +239,23 @@ fn check_space(
     }
     checked.feeds += known.len() as u64;
     let pruned_below = known.iter().filter_map(|feed| feed.pruned_below).max().unwrap_or(0);
-    let mut walk = Walk { last: 0, check: Some(Check::START), pruned_below, tallies: HashMap::new() };
+    let mut walk =
+        Walk { space: space.key, last: 0, check: Some(Check::START), pruned_below, tallies: HashMap::new() };
     let sql = format!(
-        "SELECT {}, b.dataHash, b.positionCheck, b.feedPrivateId FROM blocks b \
+        "SELECT {}, b.positionCheck, b.feedPrivateId FROM blocks b \
          JOIN feeds f ON f.feedPrivateId = b.feedPrivateId WHERE b.spaceKey = ?1 ORDER BY b.position",
         blocks::COLUMNS
     );
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([space.key])?;
     while let Some(row) = rows.next()? {
-        match walk.block(row, report) {
+        match walk.block(connection, row, report) {
             Err(StoreError::Corrupt(what)) => report(format!("a block is invalid: {what}")),
             other => other?,
         }
     }
-    walk.end(space, report);
+    walk.end(connection, space, report)?;
+    check_pruned(connection, space, pruned_below, report)?;
     for feed in &known {
         let tally = walk.tallies.remove(&feed.private_id).unwrap_or_default();
         checked.blocks += tally.count;
@@ -263,6 +267,7 @@ fn check_space(
 
 /// A walk over the blocks of a space, in the order of their positions.
 struct Walk {
+    space: i64,
     last: u64,
     /// The check there, where it is known.
     check: Option<Check>,
@@ -271,27 +276,31 @@ struct Walk {
 }
 
 impl Walk {
-    fn block(&mut self, row: &Row<'_>, report: &mut dyn FnMut(String)) -> StoreResult<()> {
-        let block = blocks::from_row(row)?;
-        let (hash, stored): ([u8; 32], Option<i64>) = (row.get(12)?, row.get(13)?);
+    fn block(
+        &mut self,
+        connection: &Connection,
+        row: &Row<'_>,
+        report: &mut dyn FnMut(String),
+    ) -> StoreResult<()> {
+        let block = blocks::from_row_unchecked(row)?;
+        let (hash, stored): (_, Option<i64>) = (blocks::hash_of(row)?, row.get(blocks::COLUMN_COUNT)?);
         let (Some(position), Some(feed)) = (block.position, block.feed_id.clone()) else {
             report("a block has no position".to_owned());
             return Ok(());
         };
-        let tally = self.tallies.entry(row.get(14)?).or_default();
+        let tally = self.tallies.entry(row.get(blocks::COLUMN_COUNT + 1)?).or_default();
         tally.count += 1;
         tally.bytes += block.data.0.len() as u64;
         tally.first.get_or_insert(position);
         tally.head = Some(position);
         tally.sequence = tally.sequence.max(Some(block.sequence));
-        let content = ContentHash::of(&block);
-        if content.0 != hash {
+        if ContentHash::of(&block) != hash {
             report(format!("the data of the block at position {position} does not match its hash"));
         }
-        self.step(position, report);
+        self.step(connection, position, report)?;
         let stored = stored.map(check_from_sql);
         let key = BlockKey { feed_id: feed, sequence: block.sequence, actor_id: block.actor_id };
-        let due = self.check.map(|before| before.then(position, &key, &ContentHash(hash)));
+        let due = self.check.map(|before| before.then(position, &key, &hash));
         if due.is_some_and(|due| stored != Some(due)) {
             report(format!("the check at position {position} does not follow from the blocks up to it"));
         }
@@ -299,29 +308,64 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes on to a position. Only what was pruned may be missing before it.
-    fn step(&mut self, position: u64, report: &mut dyn FnMut(String)) {
+    /// Goes on to a position. Only what was pruned may be missing before it; the check there may have been kept.
+    fn step(
+        &mut self,
+        connection: &Connection,
+        position: u64,
+        report: &mut dyn FnMut(String),
+    ) -> StoreResult<()> {
         if position != self.last + 1 {
+            let before = position.saturating_sub(1);
             if position > self.pruned_below {
-                let (from, to) = (self.last + 1, position.saturating_sub(1));
-                report(format!("the positions {from} to {to} are missing"));
+                report(format!("the positions {} to {before} are missing", self.last + 1));
             }
-            self.check = None;
+            self.check = blocks::pruned_check_at(connection, self.space, before)?;
         }
         self.last = position;
+        Ok(())
     }
 
-    fn end(&mut self, space: &Space, report: &mut dyn FnMut(String)) {
+    fn end(
+        &mut self,
+        connection: &Connection,
+        space: &Space,
+        report: &mut dyn FnMut(String),
+    ) -> StoreResult<()> {
         let (last, counter) = (self.last, space.max_position());
+        if last < counter && counter < self.pruned_below {
+            self.check = blocks::pruned_check_at(connection, self.space, counter)?;
+        }
         if last > counter {
             report(format!("there is a block at position {last}, and the counter is at {counter}"));
         } else if last < counter && counter >= self.pruned_below {
             let from = last + 1;
             report(format!("the positions {from} to {counter} were given and have no block"));
-        } else if last == counter && self.check.is_some_and(|check| check != space.check) {
+        } else if self.check.is_some_and(|check| check != space.check) {
             report("the check of the space is not that of its last block".to_owned());
         }
+        Ok(())
     }
+}
+
+/// Compares the checks that outlived their blocks with what else is known: each is of a position that was given, at which
+/// there is no block any more, below where a feed was pruned. What they say, [`Walk`] compares where a block follows.
+fn check_pruned(
+    connection: &Connection,
+    space: &Space,
+    pruned_below: u64,
+    report: &mut dyn FnMut(String),
+) -> StoreResult<()> {
+    let sql = "SELECT p.position FROM prunedChecks p WHERE p.spaceKey = ?1 AND (p.position < 1 OR p.position >= ?2 \
+               OR EXISTS (SELECT 1 FROM blocks b WHERE b.spaceKey = p.spaceKey AND b.position = p.position)) LIMIT ?3";
+    let end = pruned_below.min(space.next_position);
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query((space.key, end, PRUNED_LINES_MAX))?;
+    while let Some(row) = rows.next()? {
+        let position: i64 = row.get(0)?;
+        report(format!("a check is kept for position {position}, at which nothing was pruned"));
+    }
+    Ok(())
 }
 
 fn check_feed(feed: &feeds::Feed, tally: &Tally, report: &mut dyn FnMut(String)) {

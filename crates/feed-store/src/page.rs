@@ -14,7 +14,7 @@ use alluvium_feed_protocol::Block;
 use rusqlite::Connection;
 
 use crate::StoreResult;
-use crate::blocks::{self, COLUMNS, from_row};
+use crate::blocks::{self, COLUMN_COUNT, COLUMNS, from_row};
 use crate::feeds::json;
 
 /// From this many feeds with news on, the space's positions are walked. Measured: near one in twenty of a thousand.
@@ -194,7 +194,8 @@ fn walk(
     let (mut examined, examined_max) = (0, filling.limits.examined_max);
     while let Some(row) = rows.next()? {
         let position: u64 = row.get(2)?;
-        let is_wanted = wanted.is_none_or(|wanted| row.get(12).is_ok_and(|feed: i64| wanted.contains(&feed)));
+        let is_wanted =
+            wanted.is_none_or(|wanted| row.get(COLUMN_COUNT).is_ok_and(|feed: i64| wanted.contains(&feed)));
         if examined == examined_max || (is_wanted && !filling.take(row, from_row)?) {
             return Ok(filling.cut());
         }

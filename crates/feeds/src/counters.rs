@@ -15,6 +15,7 @@ pub(crate) struct Counters {
     duplicates: AtomicU64,
     conflicts: AtomicU64,
     over_soft_limit: AtomicU64,
+    damaged: AtomicU64,
     pages: AtomicU64,
 }
 
@@ -39,6 +40,8 @@ pub struct Counted {
     pub conflicts: u64,
     /// Appends after which a feed or the space had more than its soft limit; those that failed in the end among them.
     pub over_soft_limit: u64,
+    /// Looks that came upon a block that is not what was stored.
+    pub damaged: u64,
     /// Pages that were looked for in a store: queries that wait look again, and may share a look.
     pub pages: u64,
 }
@@ -67,6 +70,11 @@ impl Counters {
         self.over_soft_limit.fetch_add(1, Relaxed);
     }
 
+    /// Counts a look that came upon a damaged block.
+    pub(crate) fn damaged(&self) {
+        self.damaged.fetch_add(1, Relaxed);
+    }
+
     /// Counts a look for a page.
     pub(crate) fn page(&self) {
         self.pages.fetch_add(1, Relaxed);
@@ -84,6 +92,7 @@ impl Counters {
             duplicates: self.duplicates.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
             over_soft_limit: self.over_soft_limit.load(Relaxed),
+            damaged: self.damaged.load(Relaxed),
             pages: self.pages.load(Relaxed),
         }
     }

@@ -34,6 +34,11 @@ impl Failure {
                     "the disk is full; nothing of this request was kept",
                 )
             }
+            Self::Store(error @ StoreError::Damaged { .. }) => {
+                tracing::error!(%error, "a stored block is damaged");
+                let message = "a stored block does not match its hash, and is not given out";
+                ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
+            }
             Self::Store(error) => {
                 tracing::error!(%error, "a space failed");
                 ErrorResponse::new(request_id, ErrorCode::Internal, "the space cannot be used")

@@ -175,10 +175,15 @@ impl Space {
         &self,
         look: impl FnOnce(&Connection, &spaces::Space) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match self.database.get() {
-            Some(database) => database.read(|connection| look(connection, &self.row(connection)?)),
-            None => self.ground.look_at_nothing(&self.id, look),
+        let Some(database) = self.database.get() else {
+            return self.ground.look_at_nothing(&self.id, look);
+        };
+        let looked = database.read(|connection| look(connection, &self.row(connection)?));
+        if let Err(Failure::Store(StoreError::Damaged { .. })) = &looked {
+            self.counts.damaged();
+            tracing::error!(space = %self.id, file = %database.path().display(), "a space has a damaged block");
         }
+        looked
     }
 
     /// Carries out appends in one transaction: each of them whole or not at all. When this returns they are durable

@@ -46,6 +46,8 @@ const ENGINE_ONLY: [&str; 17] = [
     "retention-interval",
 ];
 
+/// Threads that serve connections: more than any machine has cores.
+const REACTORS_MAX: usize = 1024;
 /// Bytes of an append that a SQLite store can take in one transaction.
 const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 
@@ -65,6 +67,9 @@ impl Config {
                 "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"
                     .to_owned(),
             ));
+        }
+        if self.reactors.is_some_and(|reactors| reactors > REACTORS_MAX) {
+            return Err(ConfigError::Contradiction(format!("`reactors` must be at most {REACTORS_MAX}")));
         }
         check_memory(self, self.shards_wanted())?;
         match self.store {

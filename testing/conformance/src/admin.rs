@@ -319,7 +319,7 @@ fn retention(binary: &Path, report: &mut Report) -> Result<()> {
             ("max-age=1d", "`max-age` is no limit"),
             ("stream-max-bytes=0", "stream-max-bytes"),
             ("prefix=/ds/", "has no limit"),
-            ("prefix=logs,max-idle=1d", "no stream's path begins"),
+            ("prefix=logs,max-idle=1d", "no stream is at or below"),
             ("max-idle=1w", "expected a duration"),
         ] {
             refused(binary, &["--retention", rules], expected)?;

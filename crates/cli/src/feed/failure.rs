@@ -72,7 +72,11 @@ fn coded(code: Option<ErrorCode>, reason: String) -> Failure {
         Some(ErrorCode::SpaceDeleted) => Failure::Gone(reason),
         Some(ErrorCode::SpaceNotFound | ErrorCode::SpacesFull) => Failure::NotFound(reason),
         Some(
-            ErrorCode::NotAuthority | ErrorCode::RateLimited | ErrorCode::Overloaded | ErrorCode::Internal,
+            ErrorCode::NotAuthority
+            | ErrorCode::RateLimited
+            | ErrorCode::Overloaded
+            | ErrorCode::ReadFailed
+            | ErrorCode::Internal,
         ) => Failure::Unavailable(reason),
         _ => Failure::Other(reason),
     }

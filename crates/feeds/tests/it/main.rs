@@ -4,6 +4,7 @@
 
 mod append;
 mod behaviours;
+mod damage;
 mod events;
 mod exchanges;
 mod greetings;

@@ -32,6 +32,7 @@ pub(crate) fn feeds(page: &mut Page, service: &Service, surface: &Surface) {
     page.whole(&f::FEED_DUPLICATES, &[], counted.duplicates);
     page.whole(&f::FEED_CONFLICTS, &[], counted.conflicts);
     page.whole(&f::FEED_OVER_SOFT_LIMIT, &[], counted.over_soft_limit);
+    page.whole(&f::FEED_DAMAGED, &[], counted.damaged);
     page.whole(&f::FEED_PAGES, &[], counted.pages);
     let standing = surface.standing();
     page.whole(&f::FEED_SOCKETS, &[], standing.sockets as u64);
