@@ -186,7 +186,7 @@ impl World<'_> {
             })
             .collect::<Result<_>>()?;
         ensure!(paths.len() == STREAMS + 2 && paths.is_sorted(), "{paths:?}");
-        let one = self.printed(&["streams", "--prefix", "/v1/stream/z%20", "--by", "idle"])?;
+        let one = self.printed(&["streams", "--prefix", "/v1/stream/z%20z", "--by", "idle"])?;
         ensure!(one.lines().count() == 2 && one.contains("/v1/stream/z%20z"), "{one}");
         let totals = self.printed(&["totals"])?;
         ensure!(totals.lines().count() == 4 && totals.contains("/v1/stream/logs/"), "{totals}");
