@@ -39,7 +39,7 @@ impl Model {
             format!("{mount}{}", stream.path)
         };
         let mut meant: Vec<&Stream> =
-            self.live(now_ms).filter(|stream| url(stream).starts_with(&ask.prefix)).collect();
+            self.live(now_ms).filter(|stream| is_at(&url(stream), &ask.prefix)).collect();
         meant.sort_by_key(|stream| (stream.last_write_ms, !stream.path.starts_with('/'), &stream.path));
         let overdue = |stream: &Stream, cause| Overdue {
             id: stream.id,
@@ -92,4 +92,10 @@ impl Model {
         }
         answer
     }
+}
+
+/// Whether a URL path is at a place or below it, by whole segments.
+fn is_at(url: &str, place: &str) -> bool {
+    let mut segments = url.split('/');
+    place.trim_end_matches('/').split('/').all(|wanted| segments.next() == Some(wanted))
 }
