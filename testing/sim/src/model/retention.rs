@@ -34,12 +34,8 @@ impl Stream {
 impl Model {
     /// The streams that a rule says are to go.
     pub fn overdue(&self, ask: &RetainAsk, now_ms: u64) -> Vec<Overdue> {
-        let url = |stream: &Stream| {
-            let mount = if stream.path.starts_with('/') { "" } else { "/v1/stream/" };
-            format!("{mount}{}", stream.path)
-        };
         let mut meant: Vec<&Stream> =
-            self.live(now_ms).filter(|stream| url(stream).starts_with(&ask.prefix)).collect();
+            self.live(now_ms).filter(|stream| stream.url().starts_with(&ask.prefix)).collect();
         meant.sort_by_key(|stream| (stream.last_write_ms, !stream.path.starts_with('/'), &stream.path));
         let overdue = |stream: &Stream, cause| Overdue {
             id: stream.id,
