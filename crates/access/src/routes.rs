@@ -56,6 +56,7 @@ pub const SERVER: &[Route] = &[
     route("GET", "/admin/v1/totals", ADMIN),
     route("GET", "/admin/v1/spaces", ADMIN),
     route("POST", "/admin/v1/delete", ADMIN),
+    route("POST", "/admin/v1/trim", ADMIN),
     route("GET", "/v1/stream/{stream}", READ),
     route("POST", "/v1/stream/{stream}", WRITE),
     route("PUT", "/v1/stream/{stream}", WRITE),

@@ -2,6 +2,7 @@
 
 mod delete;
 mod table;
+mod trim;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use ureq::http::Method;
 
 use self::table::{Align, Table, age, bytes, shown, text};
 use crate::exit_codes_help;
-use crate::stream::client::{Call, Client};
+use crate::stream::client::{CONTENT_TYPE, Call, Client, Repeat};
 use crate::stream::conclude;
 use crate::stream::connection::ConnectionArgs;
 use crate::stream::failure::{EXIT_CODES, Failure};
@@ -43,6 +44,9 @@ enum AdminCommand {
     /// Delete all streams under a prefix. Without `--yes` it only says what that would come to.
     #[command(long_about = delete::LONG_ABOUT)]
     Delete(delete::DeleteArgs),
+    /// Give up the beginning of one stream. Without `--yes` it only says what that would come to.
+    #[command(long_about = trim::LONG_ABOUT)]
+    Trim(trim::TrimArgs),
 }
 
 /// How much of a list is printed, and how.
@@ -107,6 +111,7 @@ pub(crate) fn run(args: AdminArgs) -> ExitCode {
         AdminCommand::Totals(args) => totals(&connection, &args),
         AdminCommand::Spaces(args) => spaces(&connection, &args),
         AdminCommand::Delete(args) => delete::run(&connection, &args),
+        AdminCommand::Trim(args) => trim::run(&connection, &args),
     })
 }
 
@@ -122,6 +127,23 @@ pub(crate) fn docs_markdown() -> String {
 /// The URL of something that is the operator's.
 fn url(connection: &ConnectionArgs, what: &str) -> String {
     format!("{}/admin/v1/{what}", connection.url().trim_end_matches('/'))
+}
+
+/// Sends what is to be done and reads what became of it. What is done already is no trouble, so every attempt may be
+/// repeated.
+fn post(client: &Client, url: &str, body: &Value) -> Result<Value, Failure> {
+    let body = body.to_string();
+    let call = Call::new(Method::POST, url.to_owned())
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.as_bytes())
+        .repeat(Repeat::Safe);
+    ask(client, &call)
+}
+
+/// A number of an answer.
+fn number(answer: &Value, name: &str) -> Result<u64, Failure> {
+    let missing = || Failure::Other(format!("the server's answer has no `{name}`"));
+    answer[name].as_u64().ok_or_else(missing)
 }
 
 /// Sends a request and reads its JSON.

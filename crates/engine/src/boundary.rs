@@ -115,7 +115,7 @@ impl Inner {
         let floor = shared.floor();
         drop(shared);
         let fork_at = stream.fork.as_ref().map(|fork| fork.at);
-        // The floor is one for good: it was when it was published, and what would tell may be gone.
+        // The floor is one for good: it was when it became the floor, and what would tell may be gone.
         let is_end = offset == tail || offset == floor || Some(offset) == fork_at;
         let starts_here = || stream.locate(offset.position).map(|located| located.extent.start());
         Ok(is_end || starts_here() == Some(offset))
@@ -190,7 +190,8 @@ impl Inner {
                     | Mutation::Attributes(_)
                     | Mutation::Claim(_)
                     | Mutation::FoldCheckpoint(_)
-                    | Mutation::Body(_) => Vec::new(),
+                    | Mutation::Body(_)
+                    | Mutation::Trim(_) => Vec::new(),
                 };
                 let last = lengths.len().saturating_sub(1);
                 lengths.into_iter().enumerate().map(|(index, length)| (length, index == last)).collect()

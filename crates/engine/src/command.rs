@@ -18,6 +18,7 @@ use crate::publish::{PublishRequest, Published};
 use crate::repeat::Answered;
 use crate::request::{Created, Payload, Terms};
 use crate::stream::{Birth, Fork, Pin, Stream};
+use crate::trim::Trimmed;
 use crate::upload::Uploaded;
 
 /// Bytes reserved in a segment for a record beyond its payload, path, types and ids.
@@ -26,6 +27,8 @@ const RECORD_OVERHEAD_MAX: u64 = 512;
 const LENGTH_BYTES_MAX: u64 = 5;
 /// No less than what a segment and a batch put in front of their records, in bytes.
 pub(crate) const SEGMENT_BYTES_RESERVED: u64 = 256;
+/// Most bytes that one mark of how old data is takes in a record.
+const MARK_BYTES_MAX: u64 = 32;
 /// Most bytes that one inherited range takes in a record.
 const RANGE_BYTES_MAX: u64 = 64;
 
@@ -47,6 +50,8 @@ pub(crate) enum Command {
     Delete(DeleteCommand),
     /// End a stream that a rule says is to go, if it was not written to since.
     Retire(RetireCommand),
+    /// Give up the beginning of a stream, or note how old it is.
+    Trim(TrimCommand),
     /// Write down a deadline that reads have moved.
     Renew(Arc<Stream>),
     /// Remove a stream whose deadline has passed.
@@ -182,6 +187,16 @@ pub(crate) struct RetireCommand {
     pub(crate) reply: oneshot::Sender<Result<bool, StorageError>>,
 }
 
+#[derive(Debug)]
+pub(crate) struct TrimCommand {
+    pub(crate) stream: Arc<Stream>,
+    /// Where the stream is to begin: a message boundary.
+    pub(crate) to: Option<Offset>,
+    /// Whether it is to be noted how old its data is.
+    pub(crate) marks: bool,
+    pub(crate) reply: oneshot::Sender<Result<Trimmed, StorageError>>,
+}
+
 impl Command {
     /// Payload bytes, for the queue's budget.
     pub(crate) fn payload_bytes(&self) -> u64 {
@@ -200,6 +215,7 @@ impl Command {
             | Self::DeleteBucket(_)
             | Self::Delete(_)
             | Self::Retire(_)
+            | Self::Trim(_)
             | Self::Renew(_)
             | Self::Expire(_)
             | Self::Collect(_) => 0,
@@ -208,6 +224,10 @@ impl Command {
 
     /// Whether the command gives space back or takes none, and may therefore use what a full disk has left.
     pub(crate) fn frees_space(&self) -> bool {
+        if let Self::Trim(command) = self {
+            // A note of how old something is takes space.
+            return command.to.is_some();
+        }
         matches!(
             self,
             Self::Delete(_)
@@ -232,11 +252,13 @@ impl Command {
                 let birth = &command.draft.birth;
                 let fork = birth.fork.as_deref().map_or(0, Fork::journal_bytes_max);
                 let path = birth.path.as_ref().map_or(0, |path| path.as_str().len());
+                let marks = birth.retention.as_ref().map_or(0, |retention| retention.marks.len() as u64);
                 // A create over an expired stream also writes that stream's end.
                 2 * RECORD_OVERHEAD_MAX
                     + command.payload.journal_bytes_max()
                     + (path + birth.content_type.as_str().len() + birth.attributes.as_json().len()) as u64
                     + fork
+                    + marks * MARK_BYTES_MAX
             }
             Self::Append(command) => command.item.journal_bytes_max(),
             Self::Batch(command) => {
@@ -256,6 +278,7 @@ impl Command {
             | Self::DeleteBucket(_)
             | Self::Delete(_)
             | Self::Retire(_)
+            | Self::Trim(_)
             | Self::Renew(_)
             | Self::Expire(_)
             | Self::Collect(_) => RECORD_OVERHEAD_MAX,

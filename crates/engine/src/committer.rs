@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, Written};
+use alluvium_journal::{BatchBuilder, JournalError, JournalWriter, Record, RecordPlace, Trim, Written};
 use alluvium_protocol::{Attributes, BucketId, Offset, Snapshot, StreamPath};
 
 use crate::body::BodyHold;
@@ -70,6 +70,7 @@ pub(crate) enum Effect {
         retain_all: bool,
         until_ms: u64,
     },
+    Trimmed(Arc<Stream>, Trim),
     Described(Arc<Stream>, Attributes),
     Checkpointed(Arc<Stream>, Checkpoint<BodyHold>),
     Deleted(Arc<Stream>),
@@ -183,6 +184,7 @@ impl Committer {
             Command::Create(command) => self.admit_create(inner, shard, *command, now_ms),
             Command::Delete(command) => self.admit_delete(command, now_ms),
             Command::Retire(command) => self.admit_retirement(command, now_ms),
+            Command::Trim(command) => self.admit_trim(command, now_ms),
             Command::Renew(stream) => self.admit_renewal(stream, now_ms),
             Command::Expire(stream) => self.admit_expiry(&stream, now_ms),
             Command::Collect(stream) => self.admit_collection(&stream, now_ms),
@@ -211,6 +213,7 @@ impl Committer {
             }
             Command::Delete(command) => self.answer(Reply::Delete(command.reply, Err(error.into()))),
             Command::Retire(command) => self.answer(Reply::Retire(command.reply, Err(error))),
+            Command::Trim(command) => self.answer(Reply::Trim(command.reply, Err(error))),
             Command::Batch(command) => self.answer(Reply::Batch(command.reply, Err(error.into()))),
             Command::Publish(command) => self.answer(Reply::Publish(command.reply, Err(error.into()))),
             Command::Attributes(command) => {
@@ -304,6 +307,7 @@ impl Committer {
                 Effect::Published { stream, snapshot, retain_all, until_ms } => {
                     shard.published_snapshot(&stream, snapshot, retain_all, until_ms);
                 }
+                Effect::Trimmed(stream, trim) => shard.published_trim(&stream, &trim),
                 Effect::Described(stream, attributes) => stream.shared.lock().attributes = attributes,
                 Effect::Checkpointed(stream, checkpoint) => {
                     let previous = stream.shared.lock().checkpoint.replace(Box::new(checkpoint));

@@ -7,6 +7,7 @@ use alluvium_metrics::{BYTES, Histogram, MICROSECONDS, Observed, QUANTITIES};
 use crate::engine::Engine;
 use crate::retention::RetentionCause;
 use crate::shard::Shard;
+use crate::trim::TrimCause;
 
 /// Counts of all shards together. Counting never waits.
 #[derive(Debug)]
@@ -27,12 +28,21 @@ pub(crate) struct Counters {
     pub(crate) fold_bytes: AtomicU64,
     /// Streams and bytes, in the order of [`RetentionCause::ALL`].
     retired: [[AtomicU64; 2]; RetentionCause::ALL.len()],
+    /// Trims and bytes, in the order of [`TrimCause::ALL`].
+    trimmed: [[AtomicU64; 2]; TrimCause::ALL.len()],
 }
 
 impl Counters {
     /// Counts a stream that was ended by a rule.
     pub(crate) fn retired(&self, cause: RetentionCause, bytes: u64) {
         let [streams, total] = &self.retired[cause as usize];
+        streams.fetch_add(1, Relaxed);
+        total.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts a stream whose beginning was given up.
+    pub(crate) fn trimmed(&self, cause: TrimCause, bytes: u64) {
+        let [streams, total] = &self.trimmed[cause as usize];
         streams.fetch_add(1, Relaxed);
         total.fetch_add(bytes, Relaxed);
     }
@@ -56,6 +66,7 @@ impl Default for Counters {
             folded_segments: AtomicU64::new(0),
             fold_bytes: AtomicU64::new(0),
             retired: Default::default(),
+            trimmed: Default::default(),
         }
     }
 }
@@ -93,6 +104,8 @@ pub struct Counted {
     pub fold_bytes: u64,
     /// Streams that rules of retention have ended, and the bytes that they held, for each cause.
     pub retired: [(RetentionCause, u64, u64); RetentionCause::ALL.len()],
+    /// How often the beginning of a stream was given up, and the bytes that were, for each cause.
+    pub trimmed: [(TrimCause, u64, u64); TrimCause::ALL.len()],
 }
 
 /// Figures of a running engine.
@@ -173,6 +186,10 @@ impl Engine {
             fold_bytes: counters.fold_bytes.load(Relaxed),
             retired: RetentionCause::ALL.map(|cause| {
                 let [streams, bytes] = &counters.retired[cause as usize];
+                (cause, streams.load(Relaxed), bytes.load(Relaxed))
+            }),
+            trimmed: TrimCause::ALL.map(|cause| {
+                let [streams, bytes] = &counters.trimmed[cause as usize];
                 (cause, streams.load(Relaxed), bytes.load(Relaxed))
             }),
         }

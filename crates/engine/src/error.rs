@@ -112,8 +112,8 @@ pub enum CreateError {
     SourceRetained {
         /// The source's floor.
         floor: Offset,
-        /// The source's latest snapshot.
-        snapshot: Offset,
+        /// The source's latest snapshot; none if nothing stands for what was below the floor.
+        snapshot: Option<Offset>,
     },
     /// The fork's offset is past the source's tail.
     #[error("the fork offset is past the tail {tail} of its source")]
@@ -172,13 +172,13 @@ pub enum ReadError {
     /// The stream went away.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// The offset is below the floor: a snapshot stands for what was there.
+    /// The offset is below the floor: a snapshot stands for what was there, or it was given up.
     #[error("the offset is below {floor}, the earliest that is retained")]
     Retained {
         /// The earliest offset that can be read.
         floor: Offset,
-        /// The latest snapshot, which a bootstrap begins with.
-        snapshot: Offset,
+        /// The latest snapshot, which a bootstrap begins with; none if nothing stands for what was there.
+        snapshot: Option<Offset>,
     },
     /// The offset is past the tail.
     #[error("the offset is past the tail {tail}")]

@@ -91,8 +91,8 @@ fn pinned(source: &Arc<Stream>) -> (Offset, Pin) {
 fn take_over(source: &Stream, at: Offset) -> Result<Option<Box<Retention<BodyHold>>>, CreateError> {
     let shared = source.shared.lock();
     let Some(retention) = &shared.retention else { return Ok(None) };
-    let latest = retention.latest.as_ref().map_or(Offset::ZERO, |latest| latest.offset);
-    let error = CreateError::SourceRetained { floor: retention.floor, snapshot: latest };
+    let snapshot = retention.latest.as_ref().map(|latest| latest.offset);
+    let error = CreateError::SourceRetained { floor: retention.floor, snapshot };
     let inherited = retention.inherit(at).ok_or(error)?;
     Ok((!inherited.is_default()).then(|| Box::new(inherited)))
 }

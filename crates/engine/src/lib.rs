@@ -29,6 +29,7 @@
 //! | [`directory`] | streams by path, and walks over paths in order |
 //! | [`changes`] | which streams have changed, for a watcher |
 //! | [`survey`], [`retention`] | looking at all streams, and ending those that an operator's rules say are to go |
+//! | [`trim`] | giving up the beginning of a stream |
 //! | [`expiry`], [`threads`] | deadlines, and who runs what |
 
 mod append;
@@ -82,6 +83,7 @@ mod stream;
 mod survey;
 mod tables;
 mod threads;
+mod trim;
 mod upload;
 
 pub use alluvium_journal::FormatError;
@@ -116,3 +118,4 @@ pub use crate::retention::{OVERDUE_MAX, Overdue, RetentionCause, RetentionRule};
 pub use crate::snapshot::{Snapshot, SnapshotHead, SnapshotTag};
 pub use crate::store::{EngineStore, WINDOW_BYTES_MAX};
 pub use crate::survey::Surveyed;
+pub use crate::trim::{Overlong, TrimCause, TrimError, TrimHold, TrimTo, Trimmed};

@@ -256,6 +256,7 @@ fn revive_retention(
         latest: kept(&stored.latest)?,
         base: kept(&stored.base)?,
         superseded: superseded.collect(),
+        marks: stored.marks.clone(),
     })
 }
 

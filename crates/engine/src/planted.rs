@@ -9,6 +9,7 @@ use crate::committer::{Committer, Outcome};
 use crate::engine::Inner;
 use crate::reply::Reply;
 use crate::shard::Shard;
+use crate::stream::State;
 
 /// Sends the answers that should have waited for the sync.
 pub(crate) fn answer_early(outcomes: &mut [Outcome]) {
@@ -29,6 +30,14 @@ pub(crate) fn forget_producer(producers: &mut Vec<Producer>) {
     if is_planted(Bug::ForgottenProducer) {
         producers.pop();
     }
+}
+
+/// Forgets where a stream begins for which no snapshot stands.
+pub(crate) fn forget_trim(mut state: State) -> State {
+    if is_planted(Bug::ForgottenTrim) {
+        state.retention = state.retention.filter(|retention| retention.latest.is_some());
+    }
+    state
 }
 
 /// Makes one message of the first two.

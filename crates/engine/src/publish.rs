@@ -279,7 +279,7 @@ impl Committer {
         if let Some(record) = &record {
             self.record(record);
         }
-        let floor = state.retention.as_ref().map_or(Offset::ZERO, |retention| retention.floor);
+        let floor = state.floor();
         let published = Published {
             snapshot: SnapshotHead::new(&stream, request.offset, hold.stream(), length),
             floor,

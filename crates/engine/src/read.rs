@@ -107,10 +107,7 @@ impl StreamReader {
     pub fn resolve_cached(&self, query: OffsetQuery) -> Result<Option<Offset>, ReadError> {
         let End { tail, .. } = self.end()?;
         match query {
-            OffsetQuery::Start => {
-                check_floor(&self.stream.shared.lock(), Offset::ZERO)?;
-                Ok(Some(Offset::ZERO))
-            }
+            OffsetQuery::Start => start(&self.stream.shared.lock()).map(Some),
             OffsetQuery::Now => Ok(Some(tail)),
             OffsetQuery::At(offset) => {
                 Ok(self.inner.check_boundary_cached(&self.stream, offset, tail)?.then_some(offset))
@@ -119,15 +116,13 @@ impl StreamReader {
     }
 
     /// Turns an offset from a request into one of this stream, checked to be a message boundary from the floor up to
-    /// the tail. The start is the beginning of the stream, not the floor. May read the disk for an offset inside a
-    /// stored run of messages.
+    /// the tail. The start is the beginning of the stream; where that was given up and nothing stands for it, it is the
+    /// floor, and where a snapshot stands for it, it is refused. May read the disk for an offset inside a stored run of
+    /// messages.
     pub fn resolve(&self, query: OffsetQuery) -> Result<Offset, ReadError> {
         let End { tail, .. } = self.end()?;
         match query {
-            OffsetQuery::Start => {
-                check_floor(&self.stream.shared.lock(), Offset::ZERO)?;
-                Ok(Offset::ZERO)
-            }
+            OffsetQuery::Start => start(&self.stream.shared.lock()),
             OffsetQuery::Now => Ok(tail),
             OffsetQuery::At(offset) => {
                 self.inner.check_boundary(&self.stream, offset, tail)?;
@@ -226,8 +221,16 @@ pub(crate) fn check_floor(shared: &Shared, offset: Offset) -> Result<(), ReadErr
     if offset.position >= floor.position {
         return Ok(());
     }
-    let snapshot = shared.snapshot().map_or(floor, |snapshot| snapshot.offset);
+    let snapshot = shared.snapshot().map(|snapshot| snapshot.offset);
     Err(ReadError::Retained { floor, snapshot })
+}
+
+/// Where a reader begins that wants everything there is.
+fn start(shared: &Shared) -> Result<Offset, ReadError> {
+    if shared.snapshot().is_none() {
+        return Ok(shared.floor());
+    }
+    check_floor(shared, Offset::ZERO).map(|()| Offset::ZERO)
 }
 
 impl Inner {

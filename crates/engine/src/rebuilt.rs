@@ -1,7 +1,7 @@
 //! A stream as its records make it: what recovery and folding both build, by the same steps.
 
 use alluvium_journal::{self as journal, CheckpointEntry, Mutation, StreamId, TableExtent};
-use alluvium_protocol::{Attributes, Claim, Offset, ProducerId, Retention, Snapshot, Superseded};
+use alluvium_protocol::{Attributes, Claim, Mark, Offset, ProducerId, Retention, Snapshot, Superseded};
 use thiserror::Error;
 
 use crate::body::StoredBody;
@@ -136,10 +136,7 @@ impl Rebuilt {
             Mutation::Renew { deadline_ms } => self.renewed(Some(*deadline_ms)),
             Mutation::Publish(publish) => {
                 self.state.publish(publish);
-                let retention = self.state.retention.as_ref();
-                if retention.is_some_and(|retention| !retention.is_sound(self.state.tail)) {
-                    return Err(Inconsistent::Retention(self.id.0));
-                }
+                self.check_retention()?;
                 self.renewed(publish.renew_deadline_ms);
             }
             Mutation::Attributes(attributes) => {
@@ -156,8 +153,21 @@ impl Rebuilt {
                 }
                 self.state.checkpoint(checkpoint);
             }
+            Mutation::Trim(trim) => {
+                self.state.trim(trim);
+                self.check_retention()?;
+            }
         }
         Ok(())
+    }
+
+    fn check_retention(&self) -> Result<(), Inconsistent> {
+        match &self.state.retention {
+            Some(retention) if !retention.is_sound(self.state.tail) => {
+                Err(Inconsistent::Retention(self.id.0))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn renewed(&mut self, deadline_ms: Option<u64>) {
@@ -210,9 +220,8 @@ impl Rebuilt {
 
     /// What a checkpoint keeps.
     pub(crate) fn into_entry(self, extents: Vec<TableExtent>) -> CheckpointEntry {
-        let state = self.state;
-        let mut producers: Vec<_> = state
-            .producers
+        let mut state = self.state;
+        let mut producers: Vec<_> = std::mem::take(&mut state.producers)
             .into_iter()
             .map(|(id, held)| journal::Producer {
                 id: id.as_str().to_owned(),
@@ -223,6 +232,8 @@ impl Rebuilt {
         producers.sort_by(|a, b| a.id.cmp(&b.id));
         #[cfg(feature = "planted-bugs")]
         crate::planted::forget_producer(&mut producers);
+        #[cfg(feature = "planted-bugs")]
+        let state = crate::planted::forget_trim(state);
         CheckpointEntry {
             stream: self.id,
             create: self.create,
@@ -258,7 +269,16 @@ pub(crate) fn retention_record(retention: &Retention<StoredBody>) -> Option<jour
             .iter()
             .map(|superseded| (one(&superseded.snapshot), superseded.until_ms))
             .collect(),
+        marks: retention
+            .marks
+            .iter()
+            .map(|mark| journal::Mark { time_ms: mark.time_ms, offset: pair_of(mark.offset) })
+            .collect(),
     })
+}
+
+pub(crate) fn mark_of(stored: &journal::Mark) -> Mark {
+    Mark { time_ms: stored.time_ms, offset: offset_of(stored.offset) }
 }
 
 fn retention_of(stored: &journal::Retention) -> Retention<StoredBody> {
@@ -275,5 +295,6 @@ fn retention_of(stored: &journal::Retention) -> Retention<StoredBody> {
             .iter()
             .map(|(snapshot, until_ms)| Superseded { snapshot: one(snapshot), until_ms: *until_ms })
             .collect(),
+        marks: stored.marks.iter().map(mark_of).collect(),
     }
 }

@@ -12,6 +12,7 @@ use crate::error::{
 use crate::publish::Published;
 use crate::repeat::Answered;
 use crate::request::Created;
+use crate::trim::Trimmed;
 
 /// Where an answer goes, and the answer.
 type To<T, E> = oneshot::Sender<Result<T, E>>;
@@ -28,6 +29,7 @@ pub(crate) enum Reply {
     Create(To<Created, CreateError>, Result<Created, CreateError>),
     Delete(To<(), DeleteError>, Result<(), DeleteError>),
     Retire(To<bool, StorageError>, Result<bool, StorageError>),
+    Trim(To<Trimmed, StorageError>, Result<Trimmed, StorageError>),
     Publish(To<Published, PublishError>, Result<Published, PublishError>),
     Attributes(To<Incarnation, AttributesError>, Result<Incarnation, AttributesError>),
     Acquire(To<ProducerClaim, StoreError>, Result<ProducerClaim, StoreError>),
@@ -47,6 +49,7 @@ impl Reply {
             Self::Create(sender, answer) => drop(sender.send(answer)),
             Self::Delete(sender, answer) => drop(sender.send(answer)),
             Self::Retire(sender, answer) => drop(sender.send(answer)),
+            Self::Trim(sender, answer) => drop(sender.send(answer)),
             Self::Publish(sender, answer) => drop(sender.send(answer)),
             Self::Attributes(sender, answer) => drop(sender.send(answer)),
             Self::Acquire(sender, answer) => drop(sender.send(answer)),

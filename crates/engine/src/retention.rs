@@ -1,6 +1,6 @@
 //! Retention: streams that an operator's rules say are to go.
 //!
-//! A rule is about whole streams: those that were not written to for long, those that are closed for long, and the oldest of
+//! What rules give up of streams that go on is in [`crate::trim`]. Here they are about whole streams: those that were not written to for long, those that are closed for long, and the oldest of
 //! those that together hold too much. What goes is deleted as by a client: in one record of the journal, for good once it is
 //! answered, with forks keeping what they have. Space comes back with the next fold. The protocol's own lifetimes and the
 //! floors of snapshots are apart from this, and hold whatever the rules say.
@@ -26,7 +26,8 @@ use crate::stream::Stream;
 /// Streams that one look finds due; the next look finds further ones.
 pub const OVERDUE_MAX: usize = 10_000;
 
-/// What an operator wants of the streams under a prefix. Each limit is one of its own: a stream goes that is over any.
+/// What an operator wants of the streams under a prefix. Each limit is one of its own: a stream goes that is over any, and
+/// what of it is over any that is about one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionRule {
     /// The streams [under](StreamPath::is_under) this place, decoded: `/v1/stream/logs`, `/ds/bucket`; nothing for all streams.
@@ -35,6 +36,11 @@ pub struct RetentionRule {
     pub idle_ms_max: Option<u64>,
     /// Closed streams go so many milliseconds after they were closed.
     pub closed_ms_max: Option<u64>,
+    /// Of each stream the last messages stay, no more than so many bytes of them; the last message always does.
+    pub stream_bytes_max: Option<u64>,
+    /// Of each stream goes what was appended more than so many milliseconds ago. That may take a sixteenth longer, and for
+    /// what was there before there was such a rule, as long as if it had been appended with the last that was there then.
+    pub stream_age_ms_max: Option<u64>,
     /// All together hold no more than so many bytes, as [`Surveyed::bytes`](crate::Surveyed::bytes) has them: else those go
     /// that were not written to for longest.
     pub bytes_max: Option<u64>,

@@ -189,7 +189,10 @@ impl StreamStore for EngineStore {
         let reader = self.reader(path, options.expected_incarnation, options.renew_ttl)?;
         let end = reader.end().map_err(|error| path_refusal(path, error))?;
         let from = match options.offset {
-            OffsetQuery::Start => Offset::ZERO,
+            OffsetQuery::Start => {
+                let start = reader.resolve(OffsetQuery::Start);
+                start.map_err(|error| read_refusal(path, Offset::ZERO, error))?
+            }
             OffsetQuery::Now => end.tail,
             OffsetQuery::At(offset) => offset,
         };

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::body::{BodyHold, StoredBody};
 use crate::contract::{Checkpoint, Contract, checkpoint_of, metadata_of};
 use crate::extent::Extents;
+use crate::rebuilt::mark_of;
 use crate::request::Head;
 use crate::snapshot::SnapshotHead;
 
@@ -132,6 +133,16 @@ impl State {
         retention.publish(snapshot, publish.retain_all, publish.superseded_until_ms);
     }
 
+    /// Takes in that the beginning was given up, or how old the data is.
+    pub(crate) fn trim(&mut self, trim: &journal::Trim) {
+        let _given_up = trim_retention(&mut self.retention, trim);
+    }
+
+    /// The earliest offset that can be read, as of what has been admitted.
+    pub(crate) fn floor(&self) -> Offset {
+        self.retention.as_ref().map_or(Offset::ZERO, |retention| retention.floor)
+    }
+
     /// Takes in an append that was admitted now, or is replayed. Both go through here, so that a
     /// restart comes to the state that was acknowledged.
     pub(crate) fn apply(&mut self, append: &journal::Append, time_ms: u64) {
@@ -196,6 +207,11 @@ impl Shared {
     /// The latest snapshot.
     pub(crate) fn snapshot(&self) -> Option<&Snapshot<BodyHold>> {
         self.retention.as_ref()?.latest.as_ref()
+    }
+
+    /// Up to where a reader has made something of the stream that is kept.
+    pub(crate) fn checkpoint_offset(&self) -> Option<Offset> {
+        self.checkpoint.as_ref().map(|checkpoint| checkpoint.offset)
     }
 
     /// The position from which on the stream's bytes are needed for its own readers.
@@ -405,6 +421,18 @@ pub(crate) fn producer_of(stamp: &ProducerStamp) -> journal::Producer {
     journal::Producer { id: stamp.id.as_str().to_owned(), epoch: stamp.epoch, seq: stamp.seq }
 }
 
+/// Does to what is retained what a record says. Gives back what no longer covers the floor.
+pub(crate) fn trim_retention<B>(
+    retention: &mut Option<Box<Retention<B>>>,
+    trim: &journal::Trim,
+) -> Option<Snapshot<B>> {
+    let retention = retention.get_or_insert_default();
+    if let Some(mark) = &trim.mark {
+        retention.mark(mark_of(mark));
+    }
+    retention.trim(offset_of(trim.floor?))
+}
+
 /// What is retained, as records refer to it.
 pub(crate) fn stored(retention: &Retention<BodyHold>) -> Retention<StoredBody> {
     let one = |snapshot: &Snapshot<BodyHold>| Snapshot {
@@ -423,5 +451,6 @@ pub(crate) fn stored(retention: &Retention<BodyHold>) -> Retention<StoredBody> {
                 until_ms: superseded.until_ms,
             })
             .collect(),
+        marks: retention.marks.clone(),
     }
 }

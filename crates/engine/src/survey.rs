@@ -27,6 +27,8 @@ pub struct Surveyed {
     pub created_ms: u64,
     /// When it was last appended to or closed, in Unix milliseconds; when it was created, if never.
     pub last_write_ms: u64,
+    /// The earliest offset that can be read.
+    pub floor: Offset,
     /// Where it ends.
     pub tail: Offset,
     /// Whether it is closed.
@@ -45,6 +47,7 @@ impl Engine {
                 bytes: stream.bytes_of(shared),
                 created_ms: stream.created_ms,
                 last_write_ms: shared.last_write_ms,
+                floor: shared.floor(),
                 tail: shared.tail,
                 closed: shared.closed,
             });

@@ -47,8 +47,8 @@ pub use crate::names::{
     table_is_of_body, table_name,
 };
 pub use crate::record::{
-    Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mutation, Producer, Publish,
-    RawOffset, Receipt, Record, Retention, SetAttributes, Snapshot, StreamId,
+    Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mark, Mutation, Producer,
+    Publish, RawOffset, Receipt, Record, Retention, SetAttributes, Snapshot, StreamId, Trim,
 };
 pub use crate::replay::{ReplayError, Replayed, Torn, read_record, replay, scan_segment};
 pub use crate::segment::{SegmentFile, Shape};

@@ -24,13 +24,15 @@ pub enum Bug {
     ForkForgotten,
     /// A fold drops bytes below a floor that a cut reads.
     CutForgotten,
+    /// A checkpoint leaves out where a stream begins that was trimmed.
+    ForgottenTrim,
     /// A table or a checkpoint counts before it is durable.
     UnsyncedTable,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SkippedSync,
         Self::AnsweredBeforeSync,
         Self::SegmentNotReplayed,
@@ -39,6 +41,7 @@ impl Bug {
         Self::FloorBeforeSnapshot,
         Self::ForkForgotten,
         Self::CutForgotten,
+        Self::ForgottenTrim,
         Self::UnsyncedTable,
     ];
 }

@@ -22,7 +22,7 @@ pub(crate) use crate::record::decode::{
 pub(crate) use crate::record::encode::{
     data_of, encode_create, encode_producer, encode_record_start, record_len_max,
 };
-pub use crate::record::retention::{Body, Publish, Retention, SetAttributes, Snapshot};
+pub use crate::record::retention::{Body, Mark, Publish, Retention, SetAttributes, Snapshot, Trim};
 pub(crate) use crate::record::retention::{decode_retention, encode_retention};
 
 /// The length in bytes of the fixed part in front of every record.
@@ -94,6 +94,8 @@ pub enum Mutation {
     FoldCheckpoint(FoldCheckpoint),
     /// The body of a snapshot comes into being, whole, with its bytes in a table of its own.
     Body(Body),
+    /// What is at the beginning of the stream is given up, or it is noted how old it is.
+    Trim(Trim),
 }
 
 /// The birth of a stream, of a bucket, or of a snapshot's body.

@@ -91,6 +91,13 @@ fn a_segment_with_a_body_in_a_table_of_its_own_replays() {
 }
 
 #[test]
+fn a_segment_with_streams_that_are_trimmed_replays() {
+    let (records, replayed) = replay_golden("segment-trims.seg", 1).expect("a good segment");
+    assert_eq!(records, content::batches_of_trims().concat());
+    assert_eq!((replayed.last_seq, replayed.torn), (3, None));
+}
+
+#[test]
 fn a_torn_segment_replays_up_to_the_tear() {
     let (records, replayed) = replay_golden("segment-torn.seg", 1).expect("a torn segment");
     assert_eq!(records, batches()[..2].concat());
@@ -172,6 +179,8 @@ fn checkpoints_read_or_are_refused() {
     assert_eq!(extended, (6, content::entries_of_extensions(), Some(content::END)));
     let claimed = read("checkpoint-contract.ckp").expect("a good checkpoint");
     assert_eq!(claimed, (6, content::entries_of_contract(), Some(content::END)));
+    let trimmed = read("checkpoint-trims.ckp").expect("a good checkpoint");
+    assert_eq!(trimmed, (6, content::entries_of_trims(), Some(content::END)));
     for name in ["checkpoint-damaged.ckp", "checkpoint-cut.ckp"] {
         let found = read(name);
         assert!(matches!(found, Err(CheckpointError::Damage(_))), "`{name}`: {found:?}");

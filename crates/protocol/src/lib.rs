@@ -75,4 +75,4 @@ pub use path::{InvalidPath, StreamPath};
 pub use producer::{
     InvalidProducer, ProducerId, ProducerRejection, ProducerStamp, ProducerState, ProducerVerdict,
 };
-pub use snapshot::{PublishRejection, Retention, Snapshot, Superseded};
+pub use snapshot::{Mark, PublishRejection, Retention, Snapshot, Superseded};

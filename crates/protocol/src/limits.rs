@@ -24,6 +24,9 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 16 * 1024;
 /// Superseded snapshots of one stream that stay readable for a while.
 pub const SUPERSEDED_SNAPSHOTS_MAX: usize = 16;
 
+/// Marks of one stream that say how old its data is.
+pub const MARKS_MAX: usize = 64;
+
 /// Longest `Content-Type` value.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 

@@ -1,5 +1,5 @@
-//! What an operator asks of a running server: which streams and spaces there are by size, idleness or place, and the deletion
-//! of all streams under a prefix. What `alluvium admin` speaks to.
+//! What an operator asks of a running server: which streams and spaces there are by size, idleness or place, the deletion of
+//! all streams under a prefix, and the end of the beginning of one. What `alluvium admin` speaks to.
 //!
 //! Every answer is bounded: a page has a limit, a deletion ends so many streams at most and is asked for again for the rest.
 //! Each look goes through all streams under its prefix, on a thread that may block.
@@ -10,6 +10,7 @@ mod refusal;
 mod spaces;
 mod streams;
 mod totals;
+mod trim;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +38,8 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const BODIES_BYTES_MAX: usize = 1024 * 1024;
 
 /// The names of its operations, in the order of [`operation`].
-pub(crate) const OPERATIONS: [&str; 5] =
-    ["admin_streams", "admin_totals", "admin_delete", "admin_spaces", "admin_other"];
+pub(crate) const OPERATIONS: [&str; 6] =
+    ["admin_streams", "admin_totals", "admin_delete", "admin_spaces", "admin_trim", "admin_other"];
 
 /// The place among the operations of what a path under the mount asks for.
 pub(crate) fn operation(method: &Method, path: &str) -> usize {
@@ -47,7 +48,8 @@ pub(crate) fn operation(method: &Method, path: &str) -> usize {
         (&Method::GET | &Method::HEAD, "totals") => 1,
         (&Method::POST, "delete") => 2,
         (&Method::GET | &Method::HEAD, "spaces") => 3,
-        _ => 4,
+        (&Method::POST, "trim") => 4,
+        _ => 5,
     }
 }
 
@@ -82,7 +84,7 @@ impl Admin {
         let what = request.uri().path().strip_prefix(ADMIN_MOUNT).unwrap_or_default().to_owned();
         let allowed = match what.as_str() {
             "streams" | "totals" | "spaces" => "GET, HEAD",
-            "delete" => "POST",
+            "delete" | "trim" => "POST",
             _ => return Err(Refusal::NoSuchResource),
         };
         if !allowed.split(", ").any(|method| method == request.method().as_str()) {
@@ -105,6 +107,10 @@ impl Admin {
                 let asked = spaces::Asked::parse(query.as_deref())?;
                 let feeds = self.feeds.clone().ok_or(Refusal::NoFeeds)?;
                 blocking(move || spaces::page(&feeds, &asked)).await?
+            }
+            "trim" => {
+                let asked = trim::Asked::parse(&self.body(request).await?)?;
+                trim::run(self.engine()?, asked, now_ms).await
             }
             _ => {
                 let asked = delete::Asked::parse(&self.body(request).await?)?;

@@ -19,7 +19,9 @@ pub use disk::{DISK_FREE_MIN, DISK_FREE_WARN, FreeSpace, check_free_space};
 pub use docs::{docs_markdown, exit_codes};
 pub use load::{CONFIG_VARIABLE, ConfigError, Loaded, Origin, Sources, closest};
 pub use options::{Config, OPTIONS, OptionSpec};
-pub use retention::{InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix};
+pub use retention::{
+    InvalidRetention, RETENTION_RULES_MAX, RetentionRules, parse_prefix, parse_size, parse_time_ms,
+};
 pub(crate) use value::Value;
 pub use value::{ByteSize, LogFilter, LogFormat, MetricsPlace, PublicUrl, StoreChoice, parse_seconds};
 
@@ -44,6 +46,8 @@ const ENGINE_ONLY: [&str; 17] = [
     "retention-interval",
 ];
 
+/// Threads that serve connections: more than any machine has cores.
+const REACTORS_MAX: usize = 1024;
 /// Bytes of an append that a SQLite store can take in one transaction.
 const SQLITE_APPEND_BYTES_MAX: u64 = CHUNK_ROWS_MAX * VALUE_BYTES_MAX;
 
@@ -63,6 +67,9 @@ impl Config {
                 "`otlp-endpoint` is set, and this program was built without the cargo feature `otlp`"
                     .to_owned(),
             ));
+        }
+        if self.reactors.is_some_and(|reactors| reactors > REACTORS_MAX) {
+            return Err(ConfigError::Contradiction(format!("`reactors` must be at most {REACTORS_MAX}")));
         }
         check_memory(self, self.shards_wanted())?;
         match self.store {

@@ -148,6 +148,7 @@ mod tests {
             ("GET /readyz", "ready"),
             ("GET /admin/v1/streams?order=idle", "admin_streams"),
             ("POST /admin/v1/delete", "admin_delete"),
+            ("POST /admin/v1/trim", "admin_trim"),
             ("DELETE /admin/v1/streams", "admin_other"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),

@@ -316,7 +316,8 @@ fn retention(binary: &Path, report: &mut Report) -> Result<()> {
     server.stop()?;
     report.check("rules that are none are refused at the start, with what is wrong", || {
         for (rules, expected) in [
-            ("max-age=1d", "cut off the beginning"),
+            ("max-age=1d", "`max-age` is no limit"),
+            ("stream-max-bytes=0", "stream-max-bytes"),
             ("prefix=/ds/", "has no limit"),
             ("prefix=logs,max-idle=1d", "no stream is at or below"),
             ("max-idle=1w", "expected a duration"),

@@ -63,6 +63,7 @@ mod sockets;
 mod subscriptions;
 mod suite;
 mod tools;
+mod trims;
 mod writer;
 
 use std::path::PathBuf;
@@ -181,7 +182,10 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Buckets => buckets::run(&binary, &mut report)?,
         Claim::Access => access::run(&binary, &mut report)?,
         Claim::Backup => backup::run(&binary, cli.store, &mut report)?,
-        Claim::Admin => admin::run(&binary, &mut report)?,
+        Claim::Admin => {
+            admin::run(&binary, &mut report)?;
+            trims::run(&binary, &mut report)?;
+        }
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,
         Claim::Simulator => simulator::run(&binary, &mut report)?,

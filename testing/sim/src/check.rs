@@ -62,7 +62,11 @@ impl World {
             self.counts.retained += 1;
             let found = (reader.resolve(OffsetQuery::At(from)), reader.read(from, bytes_max));
             return match found {
-                (Err(ReadError::Retained { .. }), Err(ReadError::Retained { .. })) => Ok(()),
+                (Err(one @ ReadError::Retained { .. }), Err(other))
+                    if one == retained(&stream) && one == other =>
+                {
+                    Ok(())
+                }
                 found => Err(Violation::new(format!("`{path}` at {from}, below its floor: {found:?}"))),
             };
         }
@@ -283,10 +287,29 @@ fn compare_head(engine: &Engine, path: &str, expected: Result<&Stream, Refusal>)
     }
 }
 
+/// The refusal of a read from below the floor.
+fn retained(stream: &Stream) -> ReadError {
+    let snapshot = stream.retained.latest.as_ref().map(|latest| latest.offset);
+    ReadError::Retained { floor: stream.retained.floor(), snapshot }
+}
+
+/// A reader that wants everything begins where it can, unless a snapshot stands for what it would miss.
+fn check_start(reader: &StreamReader, stream: &Stream) -> Result<(), Trouble> {
+    let floor = stream.retained.floor();
+    let is_refused = stream.retained.latest.is_some() && floor > Offset::ZERO;
+    let expected = if is_refused { Err(retained(stream)) } else { Ok(floor) };
+    let found = reader.resolve(OffsetQuery::Start);
+    if found == expected {
+        return Ok(());
+    }
+    Err(Trouble::Wrong(format!("`{}` starts at {found:?} and not at {expected:?}", stream.path)))
+}
+
 /// Every boundary resolves, nothing beside them does, and every byte is read in several ways.
 fn check_whole(reader: &StreamReader, stream: &Stream, rng: &mut Rng) -> Result<(), Trouble> {
     let path = &stream.path;
     let floor = stream.retained.floor();
+    check_start(reader, stream)?;
     let boundaries: BTreeSet<Offset> =
         stream.boundaries().filter(|boundary| boundary.position >= floor.position).collect();
     for &boundary in &boundaries {

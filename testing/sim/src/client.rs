@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use alluvium_engine::{
     AppendError, AppendRequest, CreateBucketError, CreateError, CreateRequest, DeleteBucketError,
-    DeleteError, Engine, LookupError, Overdue, PublishError, PublishRequest, StorageError,
+    DeleteError, Engine, LookupError, Overdue, Overlong, PublishError, PublishRequest, StorageError,
+    TrimError, Trimmed,
 };
 use alluvium_protocol::{
     AppendRejection, BucketId, ContentType, ForkOrigin, Lifetime, ProducerId, ProducerRejection,
@@ -116,6 +117,38 @@ pub(crate) fn retire(engine: &Engine, overdue: Overdue) -> Answering {
             Err(error) => Answer::Refused(storage_refusal(error)),
         }
     })
+}
+
+/// Asks the engine to give up the beginning of a stream.
+pub(crate) fn trim(engine: &Engine, overlong: Overlong) -> Answering {
+    let engine = engine.clone();
+    Box::pin(async move {
+        match engine.trim(&overlong, false).await {
+            Ok(Trimmed { bytes: 0, .. }) => Answer::Refused(Refusal::Kept),
+            Ok(Trimmed { floor, bytes, .. }) => Answer::Trimmed { floor, bytes },
+            Err(error) => Answer::Refused(trim_refusal(&error)),
+        }
+    })
+}
+
+/// What giving up the beginning of a stream would come to.
+pub(crate) fn look_at_trim(engine: &Engine, overlong: &Overlong) -> Result<Trimmed, Refusal> {
+    let looking = std::pin::pin!(engine.look_at_trim(overlong));
+    match looking.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(looked) => looked.map_err(|error| trim_refusal(&error)),
+        Poll::Pending => Err(Refusal::Unexpected("a look waits".to_owned())),
+    }
+}
+
+/// The refusal behind a failed trim.
+pub(crate) fn trim_refusal(error: &TrimError) -> Refusal {
+    match error {
+        TrimError::Lookup(error) => lookup_refusal(*error),
+        TrimError::Beyond { .. } => Refusal::Beyond,
+        TrimError::Unaligned => Refusal::Unaligned,
+        TrimError::Fault(_) => Refusal::Unreadable,
+        TrimError::Storage(error) => storage_refusal(*error),
+    }
 }
 
 /// Asks the engine to publish a snapshot.

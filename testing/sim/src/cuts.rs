@@ -105,7 +105,7 @@ impl HeldCut {
     /// `None` when the cut is not what the stream is.
     fn new(cut: Bootstrap, stream: &Stream) -> Option<Self> {
         let snapshot = stream.retained.latest.clone();
-        let from = snapshot.as_ref().map_or(Offset::ZERO, |snapshot| snapshot.offset);
+        let from = snapshot.as_ref().map_or(stream.retained.floor(), |snapshot| snapshot.offset);
         let messages = between(stream, from, cut.end)?.to_vec();
         let is_same = cut.from == from
             && cut.head.tail == stream.tail()

@@ -3,12 +3,13 @@
 //! Each seed weighs the kinds of operations in its own way and leaves some out, so that rare combinations get runs
 //! in which they are common. Bodies carry the number of the draw: no two are the same.
 
+use alluvium_engine::TrimTo;
 use alluvium_env::sim::Rng;
 use alluvium_protocol::Offset;
 
 use crate::model::{Model, Stream};
 use crate::operation::{
-    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, RetainAsk, Stamp,
+    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, RetainAsk, Stamp, TrimAsk,
 };
 
 /// The paths of all simulated streams: few, so that operations meet.
@@ -97,6 +98,8 @@ pub struct Drawing {
     weights: Vec<(Draw, u64)>,
     /// Draws rules of retention, apart from all else: runs without them stay what they were.
     retention: Option<Rng>,
+    /// Draws what streams are to give up, likewise.
+    trims: Option<Rng>,
     count: u64,
     shards: u16,
     body_bytes_max: u64,
@@ -117,7 +120,8 @@ impl Drawing {
         };
         let weights = KINDS.into_iter().map(weigh).collect();
         let retention = seed.is_multiple_of(2).then(|| Rng::new(seed ^ 0x4e7a_1400));
-        Self { rng, weights, retention, count: 0, shards, body_bytes_max }
+        let trims = (!seed.is_multiple_of(3)).then(|| Rng::new(seed ^ 0x7417_0000));
+        Self { rng, weights, retention, trims, count: 0, shards, body_bytes_max }
     }
 
     /// The next operation, given what the model knows.
@@ -125,6 +129,9 @@ impl Drawing {
         self.count += 1;
         if let Some(ask) = self.retain() {
             return Operation::Retain(ask);
+        }
+        if let Some(ask) = self.trim(model, now_ms) {
+            return Operation::Trim(ask);
         }
         let total = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = self.rng.below(total);
@@ -154,6 +161,32 @@ impl Drawing {
             closed_ms_max: rng.percent(30).then(|| *rng.pick(&ages)),
             bytes_max: rng.percent(60).then(|| *rng.pick(&[500, 5000, 50_000])),
         })
+    }
+
+    /// Now and then, in two runs of three, the beginning of a stream or of some.
+    fn trim(&mut self, model: &Model, now_ms: u64) -> Option<TrimAsk> {
+        let rng = self.trims.as_mut()?;
+        if !rng.percent(5) {
+            return None;
+        }
+        if rng.percent(40) {
+            let prefix = *rng.pick(&["", "/ds/", "/ds/red1/", "/v1/stream/", "/v1/stream/chat/"]);
+            let bytes_max = rng.percent(50).then(|| *rng.pick(&[1, 300, 3000, 20_000]));
+            let age_ms_max =
+                (bytes_max.is_none() || rng.percent(50)).then(|| *rng.pick(&[0, 160, 20_000, 400_000]));
+            return Some(TrimAsk::Rule { prefix: prefix.to_owned(), bytes_max, age_ms_max });
+        }
+        let path = (*rng.pick(&PATHS)).to_owned();
+        let to = match (rng.below(10), model.find(&path, now_ms)) {
+            (0..2, _) | (_, Err(_)) => TrimTo::Bytes(*rng.pick(&[0, 1, 300, 3000])),
+            (2, _) => TrimTo::Age(*rng.pick(&[0, 1000, 20_000])),
+            (3, _) => TrimTo::Offset(Offset::new(rng.below(5), rng.below(300))),
+            (_, Ok(stream)) => {
+                let nth = rng.index(stream.messages.len() + 1);
+                TrimTo::Offset(stream.boundaries().nth(nth).unwrap_or(Offset::ZERO))
+            }
+        };
+        Some(TrimAsk::One { path, to })
     }
 
     fn operation(&mut self, drawn: Draw, model: &Model, now_ms: u64) -> Operation {

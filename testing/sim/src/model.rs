@@ -9,6 +9,7 @@ mod lifetime;
 mod retention;
 mod snapshot;
 mod stream;
+mod trim;
 
 use std::collections::BTreeMap;
 
@@ -59,6 +60,13 @@ pub enum Answer {
         /// Where the stream ends.
         tail: Offset,
     },
+    /// The beginning of a stream was given up.
+    Trimmed {
+        /// The earliest offset that can be read.
+        floor: Offset,
+        /// How much was given up.
+        bytes: u64,
+    },
     /// A bucket was created or deleted.
     Done,
     /// The request was refused.
@@ -106,7 +114,8 @@ pub enum Refusal {
     Replaced,
     /// Gone while a snapshot was on its way: how it is gone may have changed in the batch under way.
     GoneOrReplaced,
-    /// It was to be ended if nobody had written to it, and somebody had, or it was gone.
+    /// It was to be ended if nobody had written to it, and somebody had, or it was gone; or there was nothing to be given
+    /// up of it.
     Kept,
     /// No space. Nothing was written.
     Full,
@@ -183,6 +192,13 @@ pub enum Command {
         id: Id,
         /// When it was last written to, as it was found.
         last_write_ms: u64,
+    },
+    /// Give up the beginning of a stream.
+    Trim {
+        /// The stream.
+        id: Id,
+        /// Where it is to begin, if that was found to be later than where it begins.
+        to: Option<Offset>,
     },
     /// Publish a snapshot on the stream that was at the path.
     Publish {
@@ -317,6 +333,7 @@ impl Model {
             Command::Append { id, ask } => self.admit_append(*id, ask, now_ms),
             Command::Delete { id } => self.admit_delete(*id, now_ms),
             Command::Retire { id, last_write_ms } => self.admit_retire(*id, *last_write_ms, actual, now_ms),
+            Command::Trim { id, to } => self.admit_trim(*id, *to, actual, now_ms),
             Command::Publish { id, ask } => self.admit_publish(*id, ask, now_ms),
             Command::CreateBucket { name } => self.admit_bucket(name),
             Command::DeleteBucket { name } => self.admit_bucket_end(name),

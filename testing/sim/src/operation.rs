@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvium_engine::TrimTo;
 use alluvium_protocol::Offset;
 
 /// Content types that the simulation uses: the three that the protocol tells apart.
@@ -176,6 +177,27 @@ pub struct RetainAsk {
     pub bytes_max: Option<u64>,
 }
 
+/// What is to be given up of streams that go on.
+#[derive(Clone, Debug)]
+pub enum TrimAsk {
+    /// Of one stream.
+    One {
+        /// Its path.
+        path: String,
+        /// How much is to stay.
+        to: TrimTo,
+    },
+    /// Of those that a rule is about.
+    Rule {
+        /// What their URL paths begin with.
+        prefix: String,
+        /// What each may hold.
+        bytes_max: Option<u64>,
+        /// How old what it holds may be.
+        age_ms_max: Option<u64>,
+    },
+}
+
 /// One step of a simulation.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -187,6 +209,8 @@ pub enum Operation {
     Delete(String),
     /// Look which streams a rule says are to go, and have them ended.
     Retain(RetainAsk),
+    /// Give up the beginning of streams.
+    Trim(TrimAsk),
     /// Ask for a snapshot to be published.
     Publish(PublishAsk),
     /// Ask for a bucket.

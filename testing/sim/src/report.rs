@@ -33,6 +33,8 @@ pub struct Counts {
     pub deleted: u64,
     /// Of these, those that a rule of retention said were to go.
     pub retired: u64,
+    /// How often the beginning of a stream was given up.
+    pub trimmed: u64,
     pub published: u64,
     pub buckets: u64,
     pub snapshots: u64,
@@ -68,6 +70,7 @@ impl Counts {
             Answer::Appended { .. } => self.appended += 1,
             Answer::Deleted => self.deleted += 1,
             Answer::Published { .. } => self.published += 1,
+            Answer::Trimmed { .. } => self.trimmed += 1,
             Answer::Done => self.buckets += 1,
             Answer::Refused(_) => self.refused += 1,
         }
@@ -82,6 +85,7 @@ impl AddAssign for Counts {
         self.duplicates += other.duplicates;
         self.deleted += other.deleted;
         self.retired += other.retired;
+        self.trimmed += other.trimmed;
         self.published += other.published;
         self.buckets += other.buckets;
         self.snapshots += other.snapshots;

@@ -232,6 +232,7 @@ impl World {
             Operation::Append(ask) => self.append(&ask)?,
             Operation::Delete(path) => self.delete(&path)?,
             Operation::Retain(ask) => self.retain(&ask)?,
+            Operation::Trim(ask) => self.trim(&ask)?,
             Operation::Publish(ask) => self.publish(&ask)?,
             Operation::CreateBucket(name) => self.create_bucket(&name)?,
             Operation::DeleteBucket(name) => self.delete_bucket(&name)?,

@@ -1,10 +1,11 @@
 //! A short script that touches everything, interrupted at each single operation of the disk.
 
+use alluvium_engine::TrimTo;
 use alluvium_env::sim::{FaultRule, Operation as DiskOperation, SimDisk};
 use alluvium_protocol::Offset;
 use alluvium_sim::Outcome;
 use alluvium_sim::operation::{
-    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, Stamp,
+    AppendAsk, Body, CreateAsk, ForkAsk, Kind, Life, Operation, PublishAsk, Stamp, TrimAsk,
 };
 use alluvium_sim::report::Violation;
 use alluvium_sim::world::{Setup, World};
@@ -54,6 +55,15 @@ fn bytes(byte: u8, len: usize) -> Body {
     Body::Bytes(vec![byte; len])
 }
 
+fn trim(path: &str, to: TrimTo) -> Operation {
+    Operation::Trim(TrimAsk::One { path: path.to_owned(), to })
+}
+
+/// A rule that gives up what is old, and notes how old the rest is.
+fn notes() -> Operation {
+    Operation::Trim(TrimAsk::Rule { prefix: String::new(), bytes_max: None, age_ms_max: Some(1_000_000) })
+}
+
 fn script() -> Vec<Operation> {
     let commit = || [Operation::Commit(0), Operation::Commit(1)];
     let mut script =
@@ -83,6 +93,12 @@ fn script() -> Vec<Operation> {
     script.push(Operation::Cut("/ds/red1/x".to_owned()));
     script.extend(commit());
     script.push(Operation::Delete("/ds/red1/x".to_owned()));
+    script.extend([
+        trim("b", TrimTo::Offset(Offset::new(4, 5200))),
+        trim("chat/2", TrimTo::Bytes(30)),
+        notes(),
+    ]);
+    script.extend(commit());
     script.push(Operation::Delete("b".to_owned()));
     script.push(append("chat/1", bytes(b'f', 500), None, false));
     script.push(append("chat/2", json(&["4"]), None, true));
@@ -90,6 +106,8 @@ fn script() -> Vec<Operation> {
     script.extend([Operation::Fold(0), Operation::Fold(1)]);
     script.push(append("a", json(&["5"]), Some((1, 0)), false));
     script.push(append("chat/1", bytes(b'g', 700), None, false));
+    script.extend(commit());
+    script.extend([notes(), trim("chat/1", TrimTo::Age(0)), trim("a", TrimTo::Bytes(1))]);
     script.extend(commit());
     script.push(Operation::Delete("chat/1".to_owned()));
     script.extend(commit());

@@ -67,6 +67,11 @@ fn a_fold_that_forgets_cuts_is_found() {
 }
 
 #[test]
+fn a_forgotten_beginning_of_a_trimmed_stream_is_found() {
+    assert_found(Bug::ForgottenTrim);
+}
+
+#[test]
 fn a_table_that_is_not_synced_is_found() {
     assert_found(Bug::UnsyncedTable);
 }

@@ -41,6 +41,7 @@ fn no_seed_finds_the_engine_at_fault_and_every_kind_of_fault_fires() {
         counts.duplicates,
         counts.deleted,
         counts.retired,
+        counts.trimmed,
         counts.published,
         counts.buckets,
         counts.snapshots,

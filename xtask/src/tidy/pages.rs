@@ -16,6 +16,7 @@ const ERRORS: &str = "docs/errors.md";
 const ERRORS_SOURCES: &[&str] = &[
     "crates/streams/src/http/error.rs",
     "crates/streams/src/http/error/contract.rs",
+    "crates/streams/src/http/error/floor.rs",
     "crates/access/src/refusal.rs",
     "crates/http/src/admission.rs",
     "crates/http/src/reactor.rs",

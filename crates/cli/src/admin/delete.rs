@@ -4,11 +4,9 @@ use std::io::Write as _;
 
 use clap::Args;
 use serde_json::{Value, json};
-use ureq::http::Method;
 
 use super::table::bytes;
-use super::{ask, url};
-use crate::stream::client::{CONTENT_TYPE, Call, Client, Repeat};
+use super::{number, post, url};
 use crate::stream::connection::ConnectionArgs;
 use crate::stream::failure::Failure;
 
@@ -64,21 +62,6 @@ pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), 
             return Ok(());
         }
     }
-}
-
-/// Deleting what is deleted already is no trouble, so every attempt may be repeated.
-fn post(client: &Client, url: &str, body: &Value) -> Result<Value, Failure> {
-    let body = body.to_string();
-    let call = Call::new(Method::POST, url.to_owned())
-        .header(CONTENT_TYPE, "application/json")
-        .body(body.as_bytes())
-        .repeat(Repeat::Safe);
-    ask(client, &call)
-}
-
-fn number(answer: &Value, name: &str) -> Result<u64, Failure> {
-    let missing = || Failure::Other(format!("the server's answer has no `{name}`"));
-    answer[name].as_u64().ok_or_else(missing)
 }
 
 fn say(args: &DeleteArgs, answer: &Value, line: &str) -> Result<(), Failure> {

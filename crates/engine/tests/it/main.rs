@@ -19,4 +19,5 @@ mod retention;
 mod snapshots;
 mod states;
 mod support;
+mod trims;
 mod world;

@@ -49,7 +49,7 @@ async fn publishing_moves_the_floor_and_readers_below_are_told() {
     fixture.create("s", "application/octet-stream").await;
     let x3 = fixture.append("s", "application/octet-stream", b"abc").await.tail;
     let x5 = fixture.append("s", "application/octet-stream", b"de").await.tail;
-    let retained = |floor, snapshot| Err::<Offset, _>(ReadError::Retained { floor, snapshot });
+    let retained = |floor, at| Err::<Offset, _>(ReadError::Retained { floor, snapshot: Some(at) });
     let published = fixture.publish("s", x3, false).await.unwrap();
     assert_eq!((published.floor, published.tail, published.snapshot.offset), (x3, x5, x3));
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn publishing_moves_the_floor_and_readers_below_are_told() {
         fixture.restart();
     }
     let refused = |rejection: PublishRejection| Err(PublishError::Rejected(rejection));
-    let below = PublishRejection::Retained { floor: x3, snapshot: x3 };
+    let below = PublishRejection::Retained { floor: x3, snapshot: Some(x3) };
     assert_eq!(fixture.publish("s", Offset::ZERO, false).await, refused(below));
     let beyond = PublishRejection::BeyondTail { tail: x5 };
     assert_eq!(fixture.publish("s", Offset::new(2, 6), false).await, refused(beyond));
@@ -175,7 +175,7 @@ async fn what_happened_during_an_upload_decides_at_its_end() {
     let overtaken = begin(Offset::ZERO).await.unwrap();
     let replaced = begin(tail).await.unwrap();
     fixture.publish("s", tail, false).await.unwrap();
-    let retained = PublishRejection::Retained { floor: tail, snapshot: tail };
+    let retained = PublishRejection::Retained { floor: tail, snapshot: Some(tail) };
     assert_eq!(overtaken.publish().await, Err(retained.into()));
     let orphaned = begin(tail).await.unwrap();
     fixture.engine.delete(&path("s")).await.unwrap();
@@ -429,7 +429,7 @@ async fn a_fork_inherits_the_floor_and_the_snapshot_that_covers_it() {
     fixture.publish("s", tails[0], false).await.unwrap();
     fixture.publish("s", tails[2], true).await.unwrap();
     let below = fixture.fork("f", "s", Some(Offset::ZERO), 0).await;
-    let retained = CreateError::SourceRetained { floor: tails[0], snapshot: tails[2] };
+    let retained = CreateError::SourceRetained { floor: tails[0], snapshot: Some(tails[2]) };
     assert_eq!(below, Err(retained));
     fixture.fork("early", "s", Some(tails[1]), 0).await.unwrap();
     fixture.fork("late", "s", Some(tails[3]), 0).await.unwrap();

@@ -10,9 +10,11 @@ use crate::record::encode::{
     APPEND_CLOSE, APPEND_ONE_MESSAGE, APPEND_PRODUCER, APPEND_RECEIPT, APPEND_RENEW, APPEND_SEQ,
     CREATE_ATTRIBUTES, CREATE_BODY, CREATE_BUCKET, CREATE_DEADLINE, CREATE_EXPIRES_AT, CREATE_FORK,
     CREATE_RETENTION, CREATE_TTL, KIND_APPEND, KIND_ATTRIBUTES, KIND_BODY, KIND_CLAIM, KIND_CREATE,
-    KIND_DELETE, KIND_FOLD_CHECKPOINT, KIND_PUBLISH, KIND_RENEW,
+    KIND_DELETE, KIND_FOLD_CHECKPOINT, KIND_PUBLISH, KIND_RENEW, KIND_TRIM,
 };
-use crate::record::retention::{decode_attributes, decode_body, decode_publish, decode_retention};
+use crate::record::retention::{
+    decode_attributes, decode_body, decode_publish, decode_retention, decode_trim,
+};
 use crate::record::{
     Append, Create, Fork, ForkRange, Mutation, Producer, RECORD_HEADER_BYTES, Record, StreamId,
 };
@@ -141,7 +143,8 @@ fn decode_meta(header: &RecordHeader, meta: &[u8], data: Bytes) -> Result<Record
         KIND_CLAIM if !has_data => Mutation::Claim(decode_claim(&mut meta)?),
         KIND_FOLD_CHECKPOINT if !has_data => Mutation::FoldCheckpoint(decode_fold_checkpoint(&mut meta)?),
         KIND_BODY if !has_data => Mutation::Body(decode_body(&mut meta)?),
-        kind if !(KIND_CREATE..=KIND_BODY).contains(&kind) => {
+        KIND_TRIM if !has_data => Mutation::Trim(decode_trim(&mut meta)?),
+        kind if !(KIND_CREATE..=KIND_TRIM).contains(&kind) => {
             return Err(InvalidRecord::UnknownKind);
         }
         _ => return Err(InvalidRecord::Malformed),

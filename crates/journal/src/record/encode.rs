@@ -4,7 +4,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{len_u32, put_pair, put_string, put_varint};
 use crate::record::contract::{encode_claim, encode_fold_checkpoint};
-use crate::record::retention::{encode_attributes, encode_body, encode_publish, encode_retention};
+use crate::record::retention::{
+    encode_attributes, encode_body, encode_publish, encode_retention, encode_trim,
+};
 use crate::record::{Append, Create, Fork, Mutation, Producer, RECORD_HEADER_BYTES, Record};
 
 pub(super) const KIND_CREATE: u8 = 1;
@@ -16,6 +18,7 @@ pub(super) const KIND_ATTRIBUTES: u8 = 6;
 pub(super) const KIND_CLAIM: u8 = 7;
 pub(super) const KIND_FOLD_CHECKPOINT: u8 = 8;
 pub(super) const KIND_BODY: u8 = 9;
+pub(super) const KIND_TRIM: u8 = 10;
 
 pub(super) const APPEND_PRODUCER: u8 = 1;
 pub(super) const APPEND_SEQ: u8 = 1 << 1;
@@ -45,7 +48,8 @@ pub(crate) fn data_of(record: &Record) -> Option<&Bytes> {
         | Mutation::Attributes(_)
         | Mutation::Claim(_)
         | Mutation::FoldCheckpoint(_)
-        | Mutation::Body(_) => None,
+        | Mutation::Body(_)
+        | Mutation::Trim(_) => None,
     }
 }
 
@@ -56,6 +60,7 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
     const RANGE_BYTES_MAX: usize = 50;
     const LENGTH_BYTES_MAX: usize = 5;
     const SNAPSHOT_BYTES_MAX: usize = 50;
+    const MARK_BYTES_MAX: usize = 30;
     let append_len = |append: &Append| {
         LENGTH_BYTES_MAX * append.lengths.len()
             + append.data.len()
@@ -70,10 +75,10 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
                 + create.content_type.len()
                 + create.fork.as_ref().map_or(0, fork_len)
                 + create.body.as_ref().map_or(0, append_len)
-                + create
-                    .retention
-                    .as_ref()
-                    .map_or(0, |retention| SNAPSHOT_BYTES_MAX * (retention.superseded.len() + 2))
+                + create.retention.as_ref().map_or(0, |retention| {
+                    SNAPSHOT_BYTES_MAX * (retention.superseded.len() + 2)
+                        + MARK_BYTES_MAX * retention.marks.len()
+                })
                 + create.attributes.as_ref().map_or(0, String::len)
         }
         Mutation::Append(append) => append_len(append),
@@ -83,7 +88,8 @@ pub(crate) fn record_len_max(record: &Record) -> u64 {
         Mutation::Delete { .. }
         | Mutation::Renew { .. }
         | Mutation::Publish(_)
-        | Mutation::FoldCheckpoint(_) => 0,
+        | Mutation::FoldCheckpoint(_)
+        | Mutation::Trim(_) => 0,
     };
     (RECORD_HEADER_BYTES + NUMBERS_BYTES_MAX + variable) as u64
 }
@@ -129,6 +135,10 @@ pub(crate) fn encode_record_start(out: &mut BytesMut, record: &Record, data_len:
         Mutation::Body(body) => {
             encode_body(out, body);
             KIND_BODY
+        }
+        Mutation::Trim(trim) => {
+            encode_trim(out, trim);
+            KIND_TRIM
         }
     };
     let meta_len = len_u32(out.len() - header_at - RECORD_HEADER_BYTES);

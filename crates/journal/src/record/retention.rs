@@ -8,14 +8,21 @@ use crate::record::{RawOffset, StreamId};
 
 const RETENTION_LATEST: u8 = 1;
 const RETENTION_BASE: u8 = 1 << 1;
+const RETENTION_MARKS: u8 = 1 << 2;
 
 const PUBLISH_RETAIN_ALL: u8 = 1;
 const PUBLISH_RENEW: u8 = 1 << 1;
 
 const ATTRIBUTES_RENEW: u8 = 1;
 
+const TRIM_FLOOR: u8 = 1;
+const TRIM_MARK: u8 = 1 << 1;
+
 /// Four numbers and a time, a byte for each of the five.
 const SUPERSEDED_BYTES_MIN: usize = 5;
+
+/// A time and an offset, a byte for each of the three numbers.
+const MARK_BYTES_MIN: usize = 3;
 
 /// A published snapshot.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -39,6 +46,26 @@ pub struct Retention {
     pub base: Option<Snapshot>,
     /// Replaced snapshots, oldest first, each with the time up to which it is readable, in milliseconds of Unix time.
     pub superseded: Vec<(Snapshot, u64)>,
+    /// How old what is kept is, oldest first.
+    pub marks: Vec<Mark>,
+}
+
+/// Nothing before the offset was appended later than this.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Mark {
+    /// In milliseconds of Unix time.
+    pub time_ms: u64,
+    /// Where what is newer may begin.
+    pub offset: RawOffset,
+}
+
+/// The beginning of a stream is given up, or it is noted how old it is, or both: at least one of them.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Trim {
+    /// The earliest offset that can be read from now on.
+    pub floor: Option<RawOffset>,
+    /// How old the stream's data is.
+    pub mark: Option<Mark>,
 }
 
 /// A snapshot becomes the latest.
@@ -86,7 +113,8 @@ fn decode_snapshot(meta: &mut Decoder<'_>) -> Result<Snapshot, Malformed> {
 pub(crate) fn encode_retention(out: &mut BytesMut, retention: &Retention) {
     let latest = if retention.latest.is_some() { RETENTION_LATEST } else { 0 };
     let base = if retention.base.is_some() { RETENTION_BASE } else { 0 };
-    out.put_u8(latest | base);
+    let marks = if retention.marks.is_empty() { 0 } else { RETENTION_MARKS };
+    out.put_u8(latest | base | marks);
     put_pair(out, retention.floor);
     for snapshot in retention.latest.iter().chain(&retention.base) {
         encode_snapshot(out, snapshot);
@@ -96,10 +124,23 @@ pub(crate) fn encode_retention(out: &mut BytesMut, retention: &Retention) {
         encode_snapshot(out, snapshot);
         put_varint(out, *until_ms);
     }
+    if !retention.marks.is_empty() {
+        put_varint(out, retention.marks.len() as u64);
+        retention.marks.iter().for_each(|mark| encode_mark(out, mark));
+    }
+}
+
+fn encode_mark(out: &mut BytesMut, mark: &Mark) {
+    put_varint(out, mark.time_ms);
+    put_pair(out, mark.offset);
+}
+
+fn decode_mark(meta: &mut Decoder<'_>) -> Result<Mark, Malformed> {
+    Ok(Mark { time_ms: meta.varint()?, offset: meta.pair()? })
 }
 
 pub(crate) fn decode_retention(meta: &mut Decoder<'_>) -> Result<Retention, Malformed> {
-    let flags = decode_flags(meta, RETENTION_LATEST | RETENTION_BASE)?;
+    let flags = decode_flags(meta, RETENTION_LATEST | RETENTION_BASE | RETENTION_MARKS)?;
     let floor = meta.pair()?;
     let mut snapshot = |flag| if flags & flag == 0 { Ok(None) } else { decode_snapshot(meta).map(Some) };
     let (latest, base) = (snapshot(RETENTION_LATEST)?, snapshot(RETENTION_BASE)?);
@@ -107,7 +148,39 @@ pub(crate) fn decode_retention(meta: &mut Decoder<'_>) -> Result<Retention, Malf
     for _ in 0..meta.count(SUPERSEDED_BYTES_MIN)? {
         superseded.push((decode_snapshot(meta)?, meta.varint()?));
     }
-    Ok(Retention { floor, latest, base, superseded })
+    let mut marks = Vec::new();
+    if flags & RETENTION_MARKS != 0 {
+        for _ in 0..meta.count(MARK_BYTES_MIN)? {
+            marks.push(decode_mark(meta)?);
+        }
+        // There is one way to say that there are none.
+        if marks.is_empty() {
+            return Err(Malformed);
+        }
+    }
+    Ok(Retention { floor, latest, base, superseded, marks })
+}
+
+pub(super) fn encode_trim(out: &mut BytesMut, trim: &Trim) {
+    let floor = if trim.floor.is_some() { TRIM_FLOOR } else { 0 };
+    let mark = if trim.mark.is_some() { TRIM_MARK } else { 0 };
+    out.put_u8(floor | mark);
+    if let Some(floor) = trim.floor {
+        put_pair(out, floor);
+    }
+    if let Some(mark) = &trim.mark {
+        encode_mark(out, mark);
+    }
+}
+
+pub(super) fn decode_trim(meta: &mut Decoder<'_>) -> Result<Trim, Malformed> {
+    let flags = decode_flags(meta, TRIM_FLOOR | TRIM_MARK)?;
+    if flags == 0 {
+        return Err(Malformed);
+    }
+    let floor = if flags & TRIM_FLOOR == 0 { None } else { Some(meta.pair()?) };
+    let mark = if flags & TRIM_MARK == 0 { None } else { Some(decode_mark(meta)?) };
+    Ok(Trim { floor, mark })
 }
 
 pub(super) fn encode_publish(out: &mut BytesMut, publish: &Publish) {

@@ -103,11 +103,21 @@ fn arbitrary_snapshot() -> impl Strategy<Value = Snapshot> {
 pub(crate) fn arbitrary_retention() -> impl Strategy<Value = Retention> {
     let one = || option::of(arbitrary_snapshot());
     let superseded = prop::collection::vec((arbitrary_snapshot(), any::<u64>()), 0..4);
-    (any::<RawOffset>(), one(), one(), superseded).prop_map(|(floor, latest, base, superseded)| Retention {
-        floor,
-        latest,
-        base,
-        superseded,
+    let marks = prop::collection::vec(arbitrary_mark(), 0..4);
+    (any::<RawOffset>(), one(), one(), superseded, marks).prop_map(
+        |(floor, latest, base, superseded, marks)| Retention { floor, latest, base, superseded, marks },
+    )
+}
+
+fn arbitrary_mark() -> impl Strategy<Value = Mark> {
+    any::<(u64, RawOffset)>().prop_map(|(time_ms, offset)| Mark { time_ms, offset })
+}
+
+fn arbitrary_trim() -> impl Strategy<Value = Trim> {
+    let both = (any::<RawOffset>(), arbitrary_mark());
+    (both, 1..4_u8).prop_map(|((floor, mark), which)| Trim {
+        floor: (which & 1 != 0).then_some(floor),
+        mark: (which & 2 != 0).then_some(mark),
     })
 }
 
@@ -156,6 +166,7 @@ pub(crate) fn arbitrary_record() -> impl Strategy<Value = Record> {
         1 => arbitrary_fold_checkpoint().prop_map(Mutation::FoldCheckpoint),
         1 => (".{1,20}", any::<RawOffset>())
             .prop_map(|(content_type, end)| Mutation::Body(Body { content_type, end })),
+        1 => arbitrary_trim().prop_map(Mutation::Trim),
     ];
     (any::<u64>(), any::<u64>(), mutation).prop_map(|(stream, time_ms, mutation)| Record {
         stream: StreamId(stream),
@@ -185,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..10, meta: Vec<u8>, data: Vec<u8>) {
+    fn arbitrary_meta_with_the_right_checksum_is_no_panic(kind in 0u8..11, meta: Vec<u8>, data: Vec<u8>) {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&crate::codec::len_u32(meta.len()).to_le_bytes());
         bytes.extend_from_slice(&crate::codec::len_u32(data.len()).to_le_bytes());

@@ -8,8 +8,9 @@ use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_journal::{
     Append, Body, CheckpointEnd, CheckpointEntry, CheckpointWriter, Claim, Contract, Create, FoldCheckpoint,
-    Fork, ForkRange, Format, JournalWriter, Manifest, Mutation, Producer, Publish, Receipt, Record,
-    Retention, Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, replay, segment_name,
+    Fork, ForkRange, Format, JournalWriter, Manifest, Mark, Mutation, Producer, Publish, Receipt, Record,
+    Retention, Segments, SetAttributes, Snapshot, StreamId, TableExtent, TableWriter, Trim, replay,
+    segment_name,
 };
 use bytes::Bytes;
 
@@ -70,7 +71,13 @@ fn create(path: &str) -> Create {
 /// A stream in a bucket that is a fork from above its source's floor, with all else that came after the first files.
 fn bucketed() -> Create {
     let latest = Snapshot { offset: (1, 8), body: StreamId(0x500), length: 300 };
-    let retention = Retention { floor: (1, 8), latest: Some(latest), base: None, superseded: Vec::new() };
+    let retention = Retention {
+        floor: (1, 8),
+        latest: Some(latest),
+        base: None,
+        superseded: Vec::new(),
+        marks: Vec::new(),
+    };
     let range = ForkRange { stream: StreamId(0x100), start: (0, 0), end: (1, 8) };
     let fork = Fork {
         source: StreamId(0x100),
@@ -205,6 +212,26 @@ pub(crate) fn batches_of_bodies() -> Vec<Vec<Record>> {
     ]
 }
 
+const MARKS: [Mark; 2] = [
+    Mark { time_ms: 1_790_000_000_000, offset: (1, 8) },
+    Mark { time_ms: 1_790_000_060_000, offset: (2, 21) },
+];
+
+/// The records of the segment with streams that are trimmed, batch by batch.
+pub(crate) fn batches_of_trims() -> Vec<Vec<Record>> {
+    let record = |stream, mutation| Record { stream: StreamId(stream), time_ms: 1_790_000_000_000, mutation };
+    let trim = |floor, mark| record(0x100, Mutation::Trim(Trim { floor, mark }));
+    let first = Create { body: Some(append((0, 0), &["{\"m\":1},"])), ..create("rivers/aare") };
+    let retention =
+        Retention { floor: (1, 8), latest: None, base: None, superseded: Vec::new(), marks: MARKS.to_vec() };
+    let fork = Create { retention: Some(retention), ..forked() };
+    vec![
+        vec![record(0x100, Mutation::Create(first)), trim(None, Some(MARKS[0]))],
+        vec![trim(Some((1, 8)), None)],
+        vec![trim(Some((1, 8)), Some(MARKS[1])), record(0x200, Mutation::Create(fork))],
+    ]
+}
+
 /// The number of the segment in the files that hold a recycled one.
 pub(crate) const RECYCLED: u64 = 3;
 
@@ -315,6 +342,7 @@ pub(crate) fn entries_of_extensions() -> Vec<CheckpointEntry> {
         latest: Some(snapshot(2, 21, 0x600)),
         base: Some(snapshot(1, 8, 0x500)),
         superseded: vec![(snapshot(1, 12, 0x580), 1_790_000_060_000)],
+        marks: Vec::new(),
     };
     let second = &entries()[1];
     let bucket = CheckpointEntry {
@@ -357,6 +385,22 @@ pub(crate) fn entries_of_contract() -> Vec<CheckpointEntry> {
     let [first, second] = &entries()[..] else { unreachable!("there are two") };
     let first = CheckpointEntry { contract: Some(whole), producers: Vec::new(), ..first.clone() };
     vec![first, CheckpointEntry { contract: Some(lane), ..second.clone() }]
+}
+
+/// The entries of the checkpoint with streams that are trimmed.
+pub(crate) fn entries_of_trims() -> Vec<CheckpointEntry> {
+    let retention = |marks: &[Mark]| {
+        Some(Retention {
+            floor: (1, 8),
+            latest: None,
+            base: None,
+            superseded: Vec::new(),
+            marks: marks.to_vec(),
+        })
+    };
+    let [first, second] = &entries()[..] else { unreachable!("there are two") };
+    let first = CheckpointEntry { retention: retention(&[]), ..first.clone() };
+    vec![first, CheckpointEntry { retention: retention(&MARKS[1..]), ..second.clone() }]
 }
 
 /// The end of the golden checkpoint.
@@ -409,6 +453,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
     let table = table();
     let checkpoint_of_extensions = checkpoint(&entries_of_extensions());
     let checkpoint_of_contract = checkpoint(&entries_of_contract());
+    let checkpoint_of_trims = checkpoint(&entries_of_trims());
     let checkpoint = checkpoint(&entries());
     let manifest = manifest().encode();
     let format = format().encode().into_bytes();
@@ -421,6 +466,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("segment-extensions.seg", segment_of(&batches_of_extensions())),
         ("segment-contract.seg", segment_of(&batches_of_contract())),
         ("segment-bodies.seg", segment_of(&batches_of_bodies())),
+        ("segment-trims.seg", segment_of(&batches_of_trims())),
         ("table-data-damaged.tbl", flipped(&table, 40)),
         ("table-index-damaged.tbl", flipped(&table, table.len() - 70)),
         ("table-cut.tbl", table[..table.len() - 1].to_vec()),
@@ -430,6 +476,7 @@ pub(crate) fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("checkpoint-good.ckp", checkpoint),
         ("checkpoint-extensions.ckp", checkpoint_of_extensions),
         ("checkpoint-contract.ckp", checkpoint_of_contract),
+        ("checkpoint-trims.ckp", checkpoint_of_trims),
         ("MANIFEST-damaged", flipped(&manifest, 20)),
         ("MANIFEST-good", manifest),
         ("FORMAT-newer", b"alluvium data directory\nversion 2\nof which nothing is known here\n".to_vec()),

@@ -1,6 +1,6 @@
 //! Why an operator's request is not answered as hoped.
 
-use alluvium_engine::StorageError;
+use alluvium_engine::{LookupError, StorageError, TrimError};
 use alluvium_http::{CollectError, Response, error_response};
 use http::{HeaderValue, StatusCode, header};
 
@@ -45,9 +45,29 @@ pub(crate) enum Refusal {
     #[error("the folder of feeds cannot be read")]
     Unreadable,
     #[error("{0}")]
+    Lookup(LookupError),
+    #[error("{0}")]
+    Offset(TrimError),
+    #[error("stored bytes cannot be read")]
+    StoredUnreadable,
+    #[error("{0}")]
     Storage(#[from] StorageError),
     #[error("the server is stopping")]
     Stopping,
+}
+
+impl From<TrimError> for Refusal {
+    fn from(error: TrimError) -> Self {
+        match error {
+            TrimError::Lookup(error) => Self::Lookup(error),
+            TrimError::Beyond { .. } | TrimError::Unaligned => Self::Offset(error),
+            TrimError::Fault(fault) => {
+                tracing::error!(%fault, "stored bytes cannot be read");
+                Self::StoredUnreadable
+            }
+            TrimError::Storage(error) => Self::Storage(error),
+        }
+    }
 }
 
 impl From<CollectError> for Refusal {
@@ -93,7 +113,11 @@ impl Refusal {
             Self::BodiesBusy => (StatusCode::SERVICE_UNAVAILABLE, "too_many_bodies"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_incomplete"),
             Self::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not_supported_by_store"),
-            Self::Unreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
+            Self::Lookup(LookupError::NotFound) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Lookup(LookupError::BucketNotFound) => (StatusCode::NOT_FOUND, "bucket_not_found"),
+            Self::Lookup(LookupError::Deleted) => (StatusCode::GONE, "deleted"),
+            Self::Offset(_) => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::Unreadable | Self::StoredUnreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
             Self::Storage(StorageError::Full) => (StatusCode::INSUFFICIENT_STORAGE, "storage_full"),
             Self::Storage(StorageError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::Storage(StorageError::Stopped) | Self::Stopping => {

@@ -122,6 +122,7 @@ fn describe(path: &str, stream: &Surveyed) -> Value {
         "path": path,
         "bytes": stream.bytes,
         "status": if stream.closed { "Closed" } else { "Open" },
+        "earliest_offset": stream.floor.to_string(),
         "next_offset": stream.tail.to_string(),
         "created_at_ms": stream.created_ms,
         "last_write_at_ms": stream.last_write_ms,

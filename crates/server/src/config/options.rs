@@ -119,11 +119,12 @@ options! {
     /// With less of its disk free, the server says so in the log and in its metrics, until there is a quarter more.
     "disk-free-warn" => disk_free_warn: FreeSpace = DISK_FREE_WARN;
     /// Which streams end by themselves: rules with `;` between, each of a `prefix` of their URL paths (all, if it has none)
-    /// and one or more of `max-idle` (time without a write), `max-closed` (time since they were closed) and `max-bytes` (of
-    /// all under the prefix together; the longest idle go first), as in
-    /// `prefix=/v1/stream/logs/,max-idle=30d;max-bytes=100GiB`. See `docs/operating/disk.md`.
+    /// and one or more of `max-idle` (time without a write), `max-closed` (time since they were closed), `max-bytes` (of
+    /// all under the prefix together; the longest idle go first), and, of which only the beginning goes, `stream-max-bytes`
+    /// and `stream-max-age` of each stream, as in `prefix=/v1/stream/logs/,max-idle=30d,stream-max-age=7d;max-bytes=100GiB`.
+    /// See `docs/operating/disk.md`.
     "retention" => retention: RetentionRules = RetentionRules::default();
-    /// How often it is looked which streams are to go.
+    /// How often it is looked which streams are to go, and what of those that stay.
     "retention-interval" => retention_interval: Duration = Duration::from_mins(1);
     /// When a write is acknowledged: `fsync` after it is on the disk, `os` once the operating system has it
     /// (survives the death of the process, not of the machine).

@@ -1,4 +1,4 @@
-//! Rules of retention, as an operator writes them: which streams go by themselves.
+//! Rules of retention, as an operator writes them: which streams go by themselves, and what of those that stay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,9 +16,8 @@ use super::value::{ByteSize, StoreChoice, Value};
 pub const RETENTION_RULES_MAX: usize = 64;
 /// What all streams begin with.
 const EVERYTHING: &str = "/";
-/// Limits that would cut off the head of a stream. Only a snapshot does that.
-const OF_ONE_STREAM: [&str; 5] =
-    ["stream-max-bytes", "stream-max-age", "stream-max-messages", "max-age", "max-messages"];
+/// What somebody may write who wants a limit of one stream, and that is none.
+const NO_LIMITS: [&str; 3] = ["max-age", "max-messages", "stream-max-messages"];
 
 /// What is wrong with rules.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -30,14 +29,17 @@ pub enum InvalidRetention {
     #[error("expected `key=value` in `{0}`, as in `prefix=/v1/stream/logs/,max-idle=30d;max-bytes=100GiB`")]
     Part(String),
     /// A key that is not known.
-    #[error("`{0}` is no part of a rule: there are `prefix`, `max-idle`, `max-closed` and `max-bytes`")]
-    Unknown(String),
-    /// What no rule can do.
     #[error(
-        "`{0}` would cut off the beginning of a stream, which no rule does: rules are about whole streams (`max-idle`, \
-         `max-closed`, `max-bytes` of all under the prefix), and a published snapshot drops what is before it"
+        "`{0}` is no part of a rule: there are `prefix`, `max-idle`, `max-closed`, `max-bytes`, `stream-max-bytes` and \
+         `stream-max-age`"
     )]
-    Head(String),
+    Unknown(String),
+    /// A limit that there is not.
+    #[error(
+        "`{0}` is no limit: the beginning of a stream goes by `stream-max-bytes` and `stream-max-age`, whole streams by \
+         `max-idle`, `max-closed` and `max-bytes`"
+    )]
+    NoSuchLimit(String),
     /// A key that stands twice.
     #[error("`{0}` stands twice in one rule")]
     Twice(&'static str),
@@ -53,7 +55,10 @@ pub enum InvalidRetention {
     #[error("no stream is at or below `{0}`: they are below `{STREAM_MOUNT}` and `{BUCKET_MOUNT}`")]
     Prefix(String),
     /// A rule that asks for nothing.
-    #[error("the rule `{0}` has no limit: it needs `max-idle`, `max-closed` or `max-bytes`")]
+    #[error(
+        "the rule `{0}` has no limit: it needs `max-idle`, `max-closed`, `max-bytes`, `stream-max-bytes` or \
+         `stream-max-age`"
+    )]
     NoLimit(String),
     /// Two rules for one prefix.
     #[error("two rules are about `{0}`")]
@@ -86,6 +91,7 @@ impl FromStr for RetentionRules {
 
 fn rule(text: &str) -> Result<RetentionRule, InvalidRetention> {
     let (mut prefix, mut idle, mut closed, mut bytes) = (None, None, None, None);
+    let (mut stream_bytes, mut stream_age) = (None, None);
     for part in text.split(',') {
         let (key, value) =
             part.trim().split_once('=').ok_or_else(|| InvalidRetention::Part(part.to_owned()))?;
@@ -94,7 +100,14 @@ fn rule(text: &str) -> Result<RetentionRule, InvalidRetention> {
             "max-idle" => once(&mut idle, "max-idle", parse::<Duration>("max-idle", value)?)?,
             "max-closed" => once(&mut closed, "max-closed", parse::<Duration>("max-closed", value)?)?,
             "max-bytes" => once(&mut bytes, "max-bytes", parse::<ByteSize>("max-bytes", value)?)?,
-            key if OF_ONE_STREAM.contains(&key) => return Err(InvalidRetention::Head(key.to_owned())),
+            "stream-max-bytes" => {
+                let key = "stream-max-bytes";
+                once(&mut stream_bytes, key, parse::<ByteSize>(key, value)?)?;
+            }
+            "stream-max-age" => {
+                once(&mut stream_age, "stream-max-age", parse::<Duration>("stream-max-age", value)?)?;
+            }
+            key if NO_LIMITS.contains(&key) => return Err(InvalidRetention::NoSuchLimit(key.to_owned())),
             key => return Err(InvalidRetention::Unknown(key.to_owned())),
         }
     }
@@ -103,9 +116,12 @@ fn rule(text: &str) -> Result<RetentionRule, InvalidRetention> {
         prefix: prefix.unwrap_or_else(|| EVERYTHING.to_owned()),
         idle_ms_max: idle.map(in_ms),
         closed_ms_max: closed.map(in_ms),
+        stream_bytes_max: stream_bytes.map(|bytes| bytes.0),
+        stream_age_ms_max: stream_age.map(in_ms),
         bytes_max: bytes.map(|bytes| bytes.0),
     };
-    if rule.idle_ms_max.is_none() && rule.closed_ms_max.is_none() && rule.bytes_max.is_none() {
+    let has_limit = rule != RetentionRule { prefix: rule.prefix.clone(), ..RetentionRule::default() };
+    if !has_limit {
         return Err(InvalidRetention::NoLimit(text.to_owned()));
     }
     Ok(rule)
@@ -142,6 +158,17 @@ pub fn parse_prefix(text: &str) -> Result<String, InvalidRetention> {
     percent_decode(text).ok_or_else(|| refused(InvalidPrefix::Encoding))
 }
 
+/// Reads a size as rules have it, in bytes; here also none at all.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { ByteSize::parse(text).map(|size| size.0) }
+}
+
+/// Reads a time as rules have it, in milliseconds.
+pub fn parse_time_ms(text: &str) -> Result<u64, String> {
+    let time = <Duration as Value>::parse(text)?;
+    Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 impl fmt::Display for RetentionRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, rule) in self.0.iter().enumerate() {
@@ -150,13 +177,20 @@ impl fmt::Display for RetentionRules {
             let prefix =
                 percent_encode(&rule.prefix).replace(',', "%2C").replace(';', "%3B").replace('*', "%2A");
             write!(f, "{separator}prefix={prefix}")?;
-            for (key, ms) in [("max-idle", rule.idle_ms_max), ("max-closed", rule.closed_ms_max)] {
+            let times = [
+                ("max-idle", rule.idle_ms_max),
+                ("max-closed", rule.closed_ms_max),
+                ("stream-max-age", rule.stream_age_ms_max),
+            ];
+            for (key, ms) in times {
                 if let Some(ms) = ms {
                     write!(f, ",{key}={}", Duration::from_millis(ms).show())?;
                 }
             }
-            if let Some(bytes) = rule.bytes_max {
-                write!(f, ",max-bytes={}", ByteSize(bytes).show())?;
+            for (key, bytes) in [("max-bytes", rule.bytes_max), ("stream-max-bytes", rule.stream_bytes_max)] {
+                if let Some(bytes) = bytes {
+                    write!(f, ",{key}={}", ByteSize(bytes).show())?;
+                }
             }
         }
         Ok(())
@@ -199,13 +233,19 @@ mod tests {
     #[test]
     fn a_rule_has_a_prefix_and_limits() {
         let rules = parsed(
-            " prefix=/v1/stream/logs/, max-idle=30d ; max-bytes=2GiB,max-closed=500ms;prefix=/ds/b%2Cc,max-bytes=1;",
+            " prefix=/v1/stream/logs/, max-idle=30d ; max-bytes=2GiB,max-closed=500ms;prefix=/ds/b%2Cc,max-bytes=1;\
+             prefix=/ds/,stream-max-bytes=1MiB,stream-max-age=2d",
         );
         let rule = |prefix: &str| RetentionRule { prefix: prefix.to_owned(), ..RetentionRule::default() };
         let expected = vec![
             RetentionRule { idle_ms_max: Some(30 * 86_400_000), ..rule("/v1/stream/logs/") },
             RetentionRule { closed_ms_max: Some(500), bytes_max: Some(2 << 30), ..rule("/") },
             RetentionRule { bytes_max: Some(1), ..rule("/ds/b,c") },
+            RetentionRule {
+                stream_bytes_max: Some(1 << 20),
+                stream_age_ms_max: Some(2 * 86_400_000),
+                ..rule("/ds/")
+            },
         ];
         assert_eq!(rules, Ok(expected));
         assert_eq!(parsed(""), Ok(Vec::new()));
@@ -218,6 +258,7 @@ mod tests {
             "prefix=/,max-idle=1d",
             "prefix=/ds/a%2Cb%3Bc%20d,max-idle=90s,max-closed=1ms,max-bytes=5MiB",
             "prefix=/v1/stream/x,max-bytes=10;prefix=/ds/,max-closed=1d",
+            "prefix=/v1/stream/x,stream-max-age=1d,max-bytes=10,stream-max-bytes=5MiB",
             "prefix=/v1/stream/x%2Ay,max-bytes=10",
         ] {
             let rules: RetentionRules = text.parse().expect("rules");
@@ -234,8 +275,10 @@ mod tests {
             ("max-bytes", E::Part(text("max-bytes"))),
             ("max-bytes=1,", E::Part(text(""))),
             ("max-size=1", E::Unknown(text("max-size"))),
-            ("max-age=1d", E::Head(text("max-age"))),
-            ("stream-max-bytes=1MiB", E::Head(text("stream-max-bytes"))),
+            ("max-age=1d", E::NoSuchLimit(text("max-age"))),
+            ("stream-max-messages=1", E::NoSuchLimit(text("stream-max-messages"))),
+            ("stream-max-age=1d,stream-max-age=1d", E::Twice("stream-max-age")),
+            ("stream-max-bytes=1,stream-max-bytes=1", E::Twice("stream-max-bytes")),
             ("max-idle=1d,max-idle=2d", E::Twice("max-idle")),
             ("prefix=logs,max-idle=1d", E::Prefix(text("logs"))),
             ("prefix=,max-idle=1d", E::Prefix(text(""))),
@@ -250,6 +293,8 @@ mod tests {
             "max-idle=0d",
             "max-idle=1w",
             "max-bytes=0",
+            "stream-max-bytes=0",
+            "stream-max-age=0s",
             "max-bytes=1GB",
             "prefix=/ds/%zz,max-idle=1d",
             "prefix=/ds/*,max-idle=1d",

@@ -69,7 +69,7 @@ impl Value for usize {
     const KIND: &'static str = "NUMBER";
 
     fn parse(text: &str) -> Result<Self, String> {
-        parse_positive(text)
+        parse_count(text)
     }
 
     fn show(&self) -> String {
@@ -111,12 +111,19 @@ impl Value for Option<usize> {
     const KIND: &'static str = "NUMBER|auto";
 
     fn parse(text: &str) -> Result<Self, String> {
-        if text == "auto" { Ok(None) } else { parse_positive(text).map(Some) }
+        if text == "auto" { Ok(None) } else { parse_count(text).map(Some) }
     }
 
     fn show(&self) -> String {
         self.map_or_else(|| "auto".to_owned(), |number| number.to_string())
     }
+}
+
+/// A number of things that are held at once: of more there is not even a number for each.
+fn parse_count(text: &str) -> Result<usize, String> {
+    let number: Option<u32> = text.parse().ok().filter(|number| *number > 0);
+    let number = number.and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| format!("expected a whole number from 1 to {}", u32::MAX))
 }
 
 fn parse_positive<N: FromStr + PartialOrd + Default>(text: &str) -> Result<N, String> {

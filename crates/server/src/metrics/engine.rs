@@ -28,6 +28,10 @@ pub(crate) fn engine(page: &mut Page, engine: &Engine) {
         page.whole(&f::RETENTION_STREAMS, &[cause.name()], streams);
         page.whole(&f::RETENTION_BYTES, &[cause.name()], bytes);
     }
+    for (cause, trims, bytes) in counted.trimmed {
+        page.whole(&f::RETENTION_TRIMS, &[cause.name()], trims);
+        page.whole(&f::RETENTION_TRIMMED_BYTES, &[cause.name()], bytes);
+    }
     let stats = engine.stats();
     page.whole(&f::QUEUE_COMMANDS, &[], stats.queued);
     page.whole(&f::QUEUE_BYTES, &[], stats.queued_bytes);

@@ -131,6 +131,8 @@ families! {
     // Retention.
     RETENTION_STREAMS = counter "alluvium_retention_streams_total" ["cause"] "Streams that ended by a rule of `retention`: without a write for too long (`idle`), closed for too long (`closed`), or the longest idle of too many `bytes`.";
     RETENTION_BYTES = counter "alluvium_retention_bytes_total" ["cause"] "What they held. It comes back on the disk with later folds.";
+    RETENTION_TRIMS = counter "alluvium_retention_trims_total" ["cause"] "How often the beginning of a stream was given up: by a rule for its `size` or its `age`, or by an `operator`.";
+    RETENTION_TRIMMED_BYTES = counter "alluvium_retention_trimmed_bytes_total" ["cause"] "What could be read until then. It comes back on the disk with later folds.";
 
     // The OpenTelemetry export, in builds that have it.
     OTLP_EXPORTS = counter "alluvium_otlp_exports_total" ["outcome"] "Exports to the collector: `done`, or `failed`.";

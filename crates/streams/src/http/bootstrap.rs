@@ -20,8 +20,8 @@ use super::{
     body::{Read, ended, on_blocking_thread, read_next_for_socket},
     error::Failure,
     headers::{
-        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_incarnation, set_next_offset,
-        set_offset, set_up_to_date,
+        NO_STORE, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, respond, set_earliest, set_incarnation,
+        set_next_offset, set_offset, set_up_to_date,
     },
     multipart::Multipart,
     query,
@@ -72,6 +72,7 @@ pub(super) async fn handle(
         Some(snapshot) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot.head.offset),
         None => drop(headers.insert(&STREAM_SNAPSHOT_OFFSET, NO_SNAPSHOT)),
     }
+    set_earliest(headers, bootstrap.head.floor);
     if bootstrap.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }

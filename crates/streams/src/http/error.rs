@@ -4,6 +4,7 @@
 //! it has a place here.
 
 mod contract;
+mod floor;
 
 use alluvium_engine::{
     AppendError, AttributesError, BatchError, CreateBucketError, CreateConflict, CreateError,
@@ -171,11 +172,8 @@ impl Failure {
 
     /// What the client is told. Trouble inside is logged in full and told in general.
     fn message(&self) -> String {
-        if let Self::Read(retained @ ReadError::Retained { .. }) = self {
-            // Only streams in buckets have the way on that it names.
-            return format!(
-                "{retained}; begin with the bootstrap of the stream, or of a fork of it in a bucket"
-            );
+        if let Self::Read(retained @ ReadError::Retained { snapshot, .. }) = self {
+            return format!("{retained}; {}", floor::way_on(*snapshot));
         }
         if let Self::Contract(StoreError::Fault(fault @ (StoreFault::Corrupt(_) | StoreFault::Storage(_)))) =
             self
@@ -279,11 +277,14 @@ impl Failure {
             Self::Append(AppendError::Rejected(rejection)) | Self::Batch(BatchError::Rejected(rejection)) => {
                 add_rejection_headers(rejection, headers);
             }
-            Self::Read(ReadError::Retained { snapshot, .. })
-            | Self::Create(CreateError::SourceRetained { snapshot, .. })
-            | Self::Publish(PublishError::Rejected(
-                PublishRejection::Retained { snapshot, .. } | PublishRejection::Older { snapshot },
-            )) => set_offset(headers, &STREAM_SNAPSHOT_OFFSET, *snapshot),
+            Self::Read(ReadError::Retained { floor, snapshot })
+            | Self::Create(CreateError::SourceRetained { floor, snapshot })
+            | Self::Publish(PublishError::Rejected(PublishRejection::Retained { floor, snapshot })) => {
+                floor::add_headers(*floor, *snapshot, headers);
+            }
+            Self::Publish(PublishError::Rejected(PublishRejection::Older { snapshot })) => {
+                set_offset(headers, &STREAM_SNAPSHOT_OFFSET, *snapshot);
+            }
             Self::Publish(PublishError::Rejected(PublishRejection::BeyondTail { tail })) => {
                 set_next_offset(headers, *tail);
             }
@@ -307,7 +308,6 @@ impl Failure {
     }
 }
 
-const RETAINED: (StatusCode, &str) = (StatusCode::GONE, "retained");
 const PATH_HELD: (StatusCode, &str) = (StatusCode::CONFLICT, "path_held_by_deleted");
 const INVALID_BATCH: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "invalid_batch");
 const READ_FAULT: (StatusCode, &str) = (StatusCode::INTERNAL_SERVER_ERROR, "read_failed");
@@ -386,7 +386,7 @@ fn delete_bucket(error: DeleteBucketError) -> (StatusCode, &'static str) {
 fn publish(error: &PublishError) -> (StatusCode, &'static str) {
     match error {
         PublishError::Lookup(error) => lookup(*error),
-        PublishError::Rejected(PublishRejection::Retained { .. }) => RETAINED,
+        PublishError::Rejected(PublishRejection::Retained { snapshot, .. }) => floor::refusal(*snapshot),
         PublishError::Rejected(PublishRejection::BeyondTail { .. }) => {
             (StatusCode::CONFLICT, "snapshot_beyond_tail")
         }
@@ -453,7 +453,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
             CreateConflict::SourceDeleted => (StatusCode::CONFLICT, "fork_source_deleted"),
         },
         CreateError::BucketNotFound => (StatusCode::NOT_FOUND, "bucket_not_found"),
-        CreateError::SourceRetained { .. } => RETAINED,
+        CreateError::SourceRetained { snapshot, .. } => floor::refusal(*snapshot),
         CreateError::SourceNotFound => (StatusCode::NOT_FOUND, "fork_source_not_found"),
         CreateError::ForkBeyondTail { .. } | CreateError::ForkUnaligned | CreateError::ForkSubOffset => {
             (StatusCode::BAD_REQUEST, "invalid_fork_offset")
@@ -469,7 +469,7 @@ fn create(error: &CreateError) -> (StatusCode, &'static str) {
 fn read(error: &ReadError) -> (StatusCode, &'static str) {
     match error {
         ReadError::Lookup(error) => lookup(*error),
-        ReadError::Retained { .. } => RETAINED,
+        ReadError::Retained { snapshot, .. } => floor::refusal(*snapshot),
         ReadError::Beyond { .. } | ReadError::Unaligned => (StatusCode::BAD_REQUEST, "invalid_offset"),
         ReadError::Fault(_) => READ_FAULT,
     }

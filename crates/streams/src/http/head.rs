@@ -11,7 +11,7 @@ use super::{
     error::Failure,
     headers::{
         self, NO_STORE, STREAM_ATTRS, STREAM_CLOSED, STREAM_SNAPSHOT_OFFSET, TRUE, ascii, respond,
-        set_content_type, set_incarnation, set_next_offset, set_offset,
+        set_content_type, set_earliest, set_incarnation, set_next_offset, set_offset,
     },
 };
 use crate::state::State;
@@ -34,6 +34,7 @@ pub(super) async fn handle(
     if head.closed {
         headers.insert(&STREAM_CLOSED, TRUE);
     }
+    set_earliest(headers, head.floor);
     if let Some(snapshot) = head.snapshot {
         set_offset(headers, &STREAM_SNAPSHOT_OFFSET, snapshot);
     }

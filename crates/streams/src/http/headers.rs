@@ -22,6 +22,7 @@ names! {
 }
 
 pub(super) static STREAM_SNAPSHOT_OFFSET: HeaderName = HeaderName::from_static("stream-snapshot-offset");
+pub(super) static STREAM_EARLIEST_OFFSET: HeaderName = HeaderName::from_static("stream-earliest-offset");
 pub(super) static STREAM_RETAIN: HeaderName = HeaderName::from_static("stream-retain");
 pub(super) static STREAM_ATTRS: HeaderName = HeaderName::from_static("stream-attrs");
 pub(super) static STREAM_CHECKPOINT_OFFSET: HeaderName = HeaderName::from_static("stream-checkpoint-offset");
@@ -33,7 +34,7 @@ static CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross
 
 /// Response headers that scripts of other origins may read, besides the ones browsers always show.
 const EXPOSED: &str = "Accept-Ranges, Alluvium-Error, Content-Range, ETag, Location, Preference-Applied, Retry-After, \
-    Stream-Snapshot-Offset, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, Stream-Incarnation, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
+    Stream-Snapshot-Offset, Stream-Earliest-Offset, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, Stream-Incarnation, Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, \
     Stream-Attrs, Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Expected-Seq, Producer-Received-Seq";
 
@@ -112,6 +113,13 @@ pub(super) fn expected_incarnation(headers: &HeaderMap) -> Result<Option<Incarna
 /// A header with an offset.
 pub(super) fn set_offset(headers: &mut HeaderMap, name: &'static HeaderName, offset: Offset) {
     headers.insert(name, ascii(Bytes::copy_from_slice(&offset.to_token())));
+}
+
+/// `Stream-Earliest-Offset`, if the beginning of the stream can be read no longer.
+pub(super) fn set_earliest(headers: &mut HeaderMap, floor: Offset) {
+    if floor > Offset::ZERO {
+        set_offset(headers, &STREAM_EARLIEST_OFFSET, floor);
+    }
 }
 
 /// `Stream-Up-To-Date` where the extension wants it said either way (extensions §2.5, §3.2).

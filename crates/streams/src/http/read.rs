@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alluvium_engine::ReadError;
 use alluvium_http::{Peer, Response};
 use alluvium_protocol::{Lifetime, Offset, OffsetQuery, StreamPath, etag, header::LiveMode};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use super::{
     error::Failure,
     headers::{
         self, NO_CACHE, NO_STORE, STREAM_CLOSED, STREAM_CURSOR, STREAM_UP_TO_DATE, TRUE, ascii, respond,
-        set_content_type, set_incarnation, set_next_offset, set_number,
+        set_content_type, set_earliest, set_incarnation, set_next_offset, set_number,
     },
     live::{long_poll, sse},
     query::ReadQuery,
@@ -25,6 +26,9 @@ use crate::{
     state::State,
 };
 
+/// Looks for the start of a stream that is trimmed as it is looked for. Each finds a later one.
+const STARTS_MAX: usize = 8;
+
 /// Answers a read in the mode its query asks for.
 pub(super) async fn handle(
     streams: &Arc<State>,
@@ -32,6 +36,23 @@ pub(super) async fn handle(
     request: &Request,
 ) -> Result<Response, Failure> {
     let query = ReadQuery::parse(request.uri().query())?;
+    let looks = if query.offset == OffsetQuery::Start { STARTS_MAX } else { 1 };
+    for _ in 1..looks {
+        match answer(streams, path.clone(), request, &query).await {
+            // What was found as the start has been given up since: nobody has asked for it.
+            Err(Failure::Read(ReadError::Retained { snapshot: None, .. })) => {}
+            answered => return answered,
+        }
+    }
+    answer(streams, path, request, &query).await
+}
+
+async fn answer(
+    streams: &Arc<State>,
+    path: StreamPath,
+    request: &Request,
+    query: &ReadQuery<'_>,
+) -> Result<Response, Failure> {
     let expected = headers::expected_incarnation(request.headers())?;
     let (mut source, from) = streams.backend.open(&path, expected, query.offset).await?;
     let cursor = || streams.cursor_after(query.cursor.as_deref());
@@ -91,6 +112,7 @@ fn at_tail(source: &Source, tail: Offset) -> Response {
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, tail);
     set_incarnation(headers, head.incarnation);
+    set_earliest(headers, head.floor);
     headers.insert(&STREAM_UP_TO_DATE, TRUE);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     if head.closed {
@@ -111,6 +133,7 @@ pub(super) fn describe(streams: &State, head: &Facts, found: &Found, etag: Strin
     set_content_type(headers, &head.content_type);
     set_next_offset(headers, found.end);
     set_incarnation(headers, head.incarnation);
+    set_earliest(headers, head.floor);
     headers.insert(header::ETAG, ascii(Bytes::from(etag)));
     headers.insert(header::CACHE_CONTROL, cache_control_of(streams, head, found.len == 0));
     if found.at_tail {

@@ -354,7 +354,7 @@ fn feeds() -> Vec<Trial> {
 
 fn admin() -> Vec<Trial> {
     let (streams, totals, spaces) = ("/admin/v1/streams", "/admin/v1/totals", "/admin/v1/spaces");
-    let delete = "/admin/v1/delete";
+    let (delete, trim) = ("/admin/v1/delete", "/admin/v1/trim");
     vec![
         trial("GET", streams, "/admin/v1/streams?order=idle&limit=1", 200).keep(&[("next", "/next_cursor")]),
         trial("GET", streams, "/admin/v1/streams?order=idle&cursor=<next>", 200),
@@ -372,6 +372,13 @@ fn admin() -> Vec<Trial> {
             .body(br#"{"prefix":"/v1/stream/none/","dry_run":false}"#),
         trial("POST", delete, delete, 400).with(JSON_ONLY).body(br#"{"prefix":""}"#),
         trial("POST", delete, delete, 413).with(JSON_ONLY).body(&TOO_LONG),
+        trial("PUT", P, "/v1/stream/begins", 201).with(TEXT_ONLY).body(b"x"),
+        trial("POST", trim, trim, 200)
+            .with(JSON_ONLY)
+            .body(br#"{"path":"/v1/stream/begins","keep_bytes":0,"dry_run":false}"#),
+        trial("POST", trim, trim, 404).with(JSON_ONLY).body(br#"{"path":"/v1/stream/none","keep_bytes":1}"#),
+        trial("POST", trim, trim, 400).with(JSON_ONLY).body(br#"{"path":"none","keep_bytes":1}"#),
+        trial("POST", trim, trim, 413).with(JSON_ONLY).body(&TOO_LONG),
     ]
 }
 

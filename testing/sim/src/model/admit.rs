@@ -45,7 +45,7 @@ impl Model {
                 .map(|(fork, ask)| (ask.source.clone(), fork.anchor, ask.sub_offset)),
             holds: 0,
         };
-        stream.push(&ask.body.stored());
+        stream.push(&ask.body.stored(), now_ms);
         let answer =
             Answer::Created { fresh: true, tail: stream.tail(), closed: ask.closed, incarnation: None };
         self.names.insert(ask.path.clone(), id);
@@ -101,7 +101,7 @@ impl Model {
         stream.deadline.renew(stream.life, now_ms, !duplicate);
         if !duplicate {
             stream.last_write_ms = now_ms;
-            stream.push(&ask.body.stored());
+            stream.push(&ask.body.stored(), now_ms);
             if let Some(stamp) = &ask.stamp {
                 stream.producers.insert(stamp.id.clone(), (stamp.epoch, stamp.seq));
             }

@@ -34,12 +34,8 @@ impl Stream {
 impl Model {
     /// The streams that a rule says are to go.
     pub fn overdue(&self, ask: &RetainAsk, now_ms: u64) -> Vec<Overdue> {
-        let url = |stream: &Stream| {
-            let mount = if stream.path.starts_with('/') { "" } else { "/v1/stream/" };
-            format!("{mount}{}", stream.path)
-        };
         let mut meant: Vec<&Stream> =
-            self.live(now_ms).filter(|stream| is_at(&url(stream), &ask.prefix)).collect();
+            self.live(now_ms).filter(|stream| is_at(&stream.url(), &ask.prefix)).collect();
         meant.sort_by_key(|stream| (stream.last_write_ms, !stream.path.starts_with('/'), &stream.path));
         let overdue = |stream: &Stream, cause| Overdue {
             id: stream.id,
@@ -95,7 +91,7 @@ impl Model {
 }
 
 /// Whether a URL path is at a place or below it, by whole segments.
-fn is_at(url: &str, place: &str) -> bool {
+pub(super) fn is_at(url: &str, place: &str) -> bool {
     let mut segments = url.split('/');
     place.trim_end_matches('/').split('/').all(|wanted| segments.next() == Some(wanted))
 }

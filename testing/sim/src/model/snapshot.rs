@@ -33,10 +33,10 @@ impl Retained {
         self.floor.unwrap_or(Offset::ZERO)
     }
 
-    /// The floor lies at or before the latest snapshot and that at or before the tail, or there is neither.
+    /// The floor lies at or before the latest snapshot, if there is one, and that at or before the tail.
     pub fn holds(&self, tail: Offset) -> bool {
         match &self.latest {
-            None => self.floor() == Offset::ZERO,
+            None => self.floor() <= tail,
             Some(latest) => self.floor() <= latest.offset && latest.offset <= tail,
         }
     }
@@ -56,6 +56,11 @@ impl Retained {
             self.base = None;
         }
         self.latest = Some(snapshot);
+    }
+
+    /// Gives up what is before an offset that is later than the floor.
+    pub(super) fn trim(&mut self, floor: Offset) {
+        (self.floor, self.base) = (Some(floor), None);
     }
 
     /// What a fork takes over that parts at `at`, which is at or above the floor.

@@ -16,6 +16,8 @@ pub struct Message {
     pub bytes: Arc<[u8]>,
     /// The offset that a reader goes on from.
     pub end: Offset,
+    /// When it was appended.
+    pub at_ms: u64,
 }
 
 /// A stream.
@@ -75,15 +77,21 @@ impl Stream {
         self.boundaries().position(|boundary| boundary == offset).map(|first| &self.messages[first..])
     }
 
+    /// Its URL path, decoded.
+    pub fn url(&self) -> String {
+        let mount = if self.path.starts_with('/') { "" } else { "/v1/stream/" };
+        format!("{mount}{}", self.path)
+    }
+
     /// Adds the messages of one append.
-    pub(super) fn push(&mut self, messages: &[Arc<[u8]>]) {
+    pub(super) fn push(&mut self, messages: &[Arc<[u8]>], at_ms: u64) {
         let start = self.tail();
         let mut position = start.position;
         for (nth, bytes) in messages.iter().enumerate() {
             position += bytes.len() as u64;
             let completes = nth + 1 == messages.len();
             let end = Offset::new(start.append_index + u64::from(completes), position);
-            self.messages.push(Message { bytes: Arc::clone(bytes), end });
+            self.messages.push(Message { bytes: Arc::clone(bytes), end, at_ms });
         }
     }
 
@@ -113,7 +121,7 @@ impl Stream {
         } else {
             let bytes = next.bytes.get(..sub_offset).ok_or(Refusal::ForkSubOffset)?;
             let end = Offset::new(anchor.append_index, anchor.position + sub_offset as u64);
-            cut.push(Message { bytes: bytes.into(), end });
+            cut.push(Message { bytes: bytes.into(), end, at_ms: next.at_ms });
         }
         Ok(cut)
     }

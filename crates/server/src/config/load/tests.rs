@@ -150,3 +150,37 @@ fn a_certificate_goes_with_its_key_and_proxies_are_networks() {
     let message = message(&with(&[("trusted-proxies", "10.0.0.0/40")]));
     assert!(message.contains("10.0.0.0/40") && message.contains("trusted-proxies"), "{message}");
 }
+
+/// A number that no machine has things for ends a server at its start by name, and not later by a panic.
+#[test]
+fn every_number_of_things_has_an_end_and_is_refused_by_name() {
+    let counts: Vec<&OptionSpec> =
+        OPTIONS.iter().filter(|option| matches!(option.kind, "NUMBER" | "NUMBER|auto")).collect();
+    assert!(counts.len() > 20, "{}", counts.len());
+    for option in counts {
+        for text in ["0", "-1", "x", "", "1.5", "18446744073709551616"] {
+            let refused = message(&Sources { flags: pairs(&[(option.name, text)]), ..Sources::default() });
+            assert!(refused.contains(&format!("`{}`", option.name)), "{}={text}: {refused}", option.name);
+        }
+    }
+    for (name, beyond) in
+        [("waiters-max", "4294967296"), ("webhooks-max", "18446744073709551615"), ("reactors", "1025")]
+    {
+        for sources in [
+            Sources { flags: pairs(&[(name, beyond)]), ..Sources::default() },
+            Sources {
+                environment: pairs(&[(
+                    &*format!("ALLUVIUM_{}", name.to_uppercase().replace('-', "_")),
+                    beyond,
+                )])
+                .into_iter()
+                .collect(),
+                ..Sources::default()
+            },
+        ] {
+            let refused = message(&sources);
+            assert!(refused.contains(&format!("`{name}`")), "{refused}");
+            assert!(refused.contains("4294967295") || refused.contains("1024"), "{refused}");
+        }
+    }
+}

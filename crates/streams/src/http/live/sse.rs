@@ -31,7 +31,7 @@ use crate::{
     http::{
         body::broken,
         error::Failure,
-        headers::{NO_CACHE, STREAM_SSE_DATA_ENCODING, respond, set_incarnation},
+        headers::{NO_CACHE, STREAM_SSE_DATA_ENCODING, respond, set_earliest, set_incarnation},
     },
     limits::{SSE_CYCLE_JITTER_PERCENT, SSE_HEARTBEAT},
     state::State,
@@ -75,6 +75,7 @@ pub(in crate::http) async fn handle(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, NO_CACHE);
     set_incarnation(headers, head.incarnation);
+    set_earliest(headers, head.floor);
     if encoding == SseEncoding::Base64 {
         headers.insert(&STREAM_SSE_DATA_ENCODING, HeaderValue::from_static(names::BASE64));
     }
