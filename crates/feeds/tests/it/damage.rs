@@ -23,7 +23,7 @@ fn faults(authority: &Authority) -> Vec<String> {
     let mut faults = Vec::new();
     let disk = alluvium_env::RealDisk;
     keep::check(&disk, authority.folder.path(), &mut |finding| {
-        if finding.is_fault {
+        if finding.is_fault() {
             faults.push(finding.what);
         }
     })

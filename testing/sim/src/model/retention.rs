@@ -35,7 +35,7 @@ impl Model {
     /// The streams that a rule says are to go.
     pub fn overdue(&self, ask: &RetainAsk, now_ms: u64) -> Vec<Overdue> {
         let mut meant: Vec<&Stream> =
-            self.live(now_ms).filter(|stream| stream.url().starts_with(&ask.prefix)).collect();
+            self.live(now_ms).filter(|stream| is_at(&stream.url(), &ask.prefix)).collect();
         meant.sort_by_key(|stream| (stream.last_write_ms, !stream.path.starts_with('/'), &stream.path));
         let overdue = |stream: &Stream, cause| Overdue {
             id: stream.id,
@@ -88,4 +88,10 @@ impl Model {
         }
         answer
     }
+}
+
+/// Whether a URL path is at a place or below it, by whole segments.
+pub(super) fn is_at(url: &str, place: &str) -> bool {
+    let mut segments = url.split('/');
+    place.trim_end_matches('/').split('/').all(|wanted| segments.next() == Some(wanted))
 }

@@ -3,6 +3,7 @@
 use alluvium_engine::TrimTo;
 use alluvium_protocol::Offset;
 
+use crate::model::retention::is_at;
 use crate::model::{Answer, Id, Model, Refusal, Stream};
 
 impl Stream {
@@ -77,7 +78,7 @@ impl Model {
     pub fn too_long(&self, prefix: &str, bytes_max: u64, now_ms: u64) -> Vec<String> {
         let is_over = |stream: &&Stream| {
             let can_go = stream.trim_max().position > stream.retained.floor().position;
-            stream.url().starts_with(prefix) && can_go && stream.readable() > bytes_max
+            is_at(&stream.url(), prefix) && can_go && stream.readable() > bytes_max
         };
         self.live(now_ms).filter(is_over).map(|stream| stream.path.clone()).collect()
     }
