@@ -24,7 +24,7 @@ pub(super) struct TrimArgs {
     path: String,
 
     #[command(flatten)]
-    keep: Keep,
+    keep: Kept,
 
     /// Do it, and not only say what it would come to.
     #[arg(long)]
@@ -38,7 +38,7 @@ pub(super) struct TrimArgs {
 /// What is to stay.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct Keep {
+struct Kept {
     /// Keep its last messages, no more than so many bytes of them, but the last whatever its size; `0` keeps nothing.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_bytes: Option<u64>,
@@ -55,7 +55,7 @@ struct Keep {
 pub(super) fn run(connection: &ConnectionArgs, args: &TrimArgs) -> Result<(), Failure> {
     let client = connection.client()?;
     let mut body = json!({ "path": args.path, "dry_run": !args.yes });
-    let Keep { keep_bytes, keep_time, from } = &args.keep;
+    let Kept { keep_bytes, keep_time, from } = &args.keep;
     if let Some(bytes) = keep_bytes {
         body["keep_bytes"] = json!(bytes);
     }

@@ -113,9 +113,9 @@ fn everybody_gets_every_byte_once(seed: u64, flags: &str) {
         subscriber.gate.set(false);
     }
     for (number, subscriber) in subscribers.into_iter().enumerate() {
-        let (seen, told) = subscriber.reading.join().unwrap();
+        let (received, told) = subscriber.reading.join().unwrap();
         let before = lengths[&subscriber.from];
-        assert!(seen == text[before..], "subscriber {number} from {before}: {} bytes", seen.len());
+        assert!(received == text[before..], "subscriber {number} from {before}: {} bytes", received.len());
         for (offset, len) in told {
             assert_eq!(lengths[&offset], before + len, "subscriber {number} was told {offset}");
         }
