@@ -11,7 +11,7 @@ use std::{
 };
 
 use alluvium_server::{
-    Causes, EXIT_CODES, EXIT_CONFIG, ServeError,
+    Causes, EXIT_CODES, EXIT_CONFIG, ServeError, check_files,
     config::{CONFIG_VARIABLE, Config, ConfigError, Loaded, OPTIONS, OptionSpec, Sources, docs_markdown},
     metrics::metrics_markdown,
     operations, serve,
@@ -164,7 +164,13 @@ pub(crate) fn run_config(command: &ConfigCommand) -> ExitCode {
         ConfigCommand::Metrics => Ok(metrics_markdown()),
         ConfigCommand::JetstreamMetrics => Ok(alluvium_jetstream_server::metrics_markdown()),
         ConfigCommand::Show(args) => args.load().map(|loaded| loaded.show()),
-        ConfigCommand::Check(args) => args.load().map(|_| "the configuration is valid\n".to_owned()),
+        ConfigCommand::Check(args) => match args.load() {
+            Ok(loaded) => match check_files(&loaded.config) {
+                Ok(()) => Ok("the configuration is valid\n".to_owned()),
+                Err(error) => return fail(&error, EXIT_CONFIG),
+            },
+            Err(error) => Err(error),
+        },
     };
     match text {
         Ok(text) => match io::stdout().write_all(text.as_bytes()) {

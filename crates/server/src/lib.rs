@@ -31,5 +31,5 @@ pub use exit::{
 pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
 pub use room::RoomKeeper;
-pub use serve::serve;
+pub use serve::{check_files, serve};
 pub use watch::operations;

@@ -32,6 +32,13 @@ use crate::{
 /// What connections are given to.
 type Doorway = Watched<Guarded<Site>>;
 
+/// Looks at the files that a configuration names, as a start does, and opens nothing.
+pub fn check_files(config: &Config) -> Result<(), ServeError> {
+    drop(Access::start(access::options(config), Env::real())?);
+    drop(open_front(config)?);
+    Ok(())
+}
+
 /// Runs a server until it is told to stop. What it announces goes to `out`, what it logs to standard error.
 pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError> {
     logging::start(config);

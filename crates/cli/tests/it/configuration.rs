@@ -38,6 +38,27 @@ fn a_file_may_say_yes_and_no_in_the_words_of_toml() {
 }
 
 #[test]
+fn a_check_reads_the_files_that_a_configuration_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a-file");
+    let named = file.to_str().unwrap();
+    for (flags, content) in [
+        ("--access-file FILE", None),
+        ("--access-file FILE", Some("[[token")),
+        ("--tls-cert FILE --tls-key FILE", None),
+        ("--tls-cert FILE --tls-key FILE", Some("no certificate")),
+    ] {
+        drop(std::fs::remove_file(&file));
+        if let Some(content) = content {
+            std::fs::write(&file, content).unwrap();
+        }
+        let ended = Cli::new(&format!("config check {}", flags.replace("FILE", named))).run();
+        assert!(ended.stderr.contains(named), "{flags}: {}", ended.stderr);
+        ended.fails_with(78);
+    }
+}
+
+#[test]
 fn a_flag_for_yes_or_no_needs_no_word_behind_it() {
     for (flags, shown) in [
         ("--insecure", "insecure = \"yes\"  # flag"),

@@ -6,6 +6,8 @@ use super::Answer;
 use crate::stream::failure::Failure;
 use alluvium_protocol::header::{PRODUCER_EPOCH, PRODUCER_EXPECTED_SEQ, STREAM_CLOSED, STREAM_NEXT_OFFSET};
 
+/// The code of a refusal, beside its text (docs/errors.md).
+const ERROR_CODE: &str = "alluvium-error";
 /// Of the text of an error, this much is read.
 const TEXT_BYTES_MAX: u64 = 16 * 1024;
 /// Of the text of an error that is not in our servers' shape, this much is shown.
@@ -19,11 +21,12 @@ pub(super) fn judge(answer: Answer, url: &str) -> Failure {
     let expected = answer.header(PRODUCER_EXPECTED_SEQ).map(str::to_owned);
     let closed = answer.flag(STREAM_CLOSED);
     let tail = answer.header(STREAM_NEXT_OFFSET).map(str::to_owned);
-    // The answer to a HEAD has no text of its own.
+    // The answer to a HEAD has no text of its own, and that of our servers a code.
+    let code = answer.header(ERROR_CODE).and_then(printable);
     let untold = match status {
         404 => "no such stream",
         410 => "the stream is deleted, or no longer has what is asked for",
-        _ => "no reason given",
+        _ => code.as_deref().unwrap_or("no reason given"),
     };
     let described = describe(answer, untold);
     match status {
