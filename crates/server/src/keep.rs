@@ -77,6 +77,9 @@ pub enum KeepFault {
     /// A target that has something in it.
     #[error("`{}` is not empty", _0.display())]
     NotEmpty(PathBuf),
+    /// A target that nothing can be put in the place of.
+    #[error("`{}` is where a volume is mounted, which nothing can take the place of: name a folder in it", _0.display())]
+    Mounted(PathBuf),
     /// A backup that is not whole.
     #[error("`{}`: {what}", file.display())]
     NotWhole {

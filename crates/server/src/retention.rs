@@ -33,21 +33,7 @@ pub(crate) async fn keep_retention(config: &Config, store: &OpenStore) {
     }
     loop {
         tokio::time::sleep(config.retention_interval).await;
-        // A look finds so many at most; there may be more.
-        while let Some(round) = round(&engine, rules).await {
-            if round.ended > 0 {
-                tracing::info!(
-                    streams = round.ended,
-                    bytes = round.bytes,
-                    "streams have ended by a rule of retention"
-                );
-            }
-            if round.found < OVERDUE_MAX || round.ended == 0 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        // After whole streams: of those that went nothing is left to be given up.
+        // A look finds so many at most; there may be more. Before whole streams: what is left of all may be little enough.
         while let Some(round) = trims(&engine, rules).await {
             if round.bytes > 0 {
                 tracing::info!(
@@ -57,6 +43,19 @@ pub(crate) async fn keep_retention(config: &Config, store: &OpenStore) {
                 );
             }
             if round.found < OVERDUE_MAX || round.done == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        while let Some(round) = round(&engine, rules).await {
+            if round.ended > 0 {
+                tracing::info!(
+                    streams = round.ended,
+                    bytes = round.bytes,
+                    "streams have ended by a rule of retention"
+                );
+            }
+            if round.found < OVERDUE_MAX || round.ended == 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -148,6 +148,26 @@ fn too_long(server: &Server) -> Result<()> {
     ensure!(numbers(&rest.body)? == (61..80), "what is left can be read from anywhere");
     let now = connection.call("GET", &format!("{path}?offset=now"), &[], b"")?.expect(&[200], "now")?;
     ensure!(now.next_offset()? == ends[79] && earliest(&now)? == *floor, "`now` is the tail");
+    let poll = format!("{path}?offset={}&live=long-poll", ends[79]);
+    let nothing = connection.call("GET", &poll, &[], b"")?.expect(&[204], "a long-poll")?;
+    ensure!(earliest(&nothing)? == *floor, "a long-poll without news does not say where the stream begins");
+    let appends = "/v1/stream/__ds/appends/cap/a";
+    for (query, first) in [
+        ("", Some(31)),
+        ("?from=31", Some(31)),
+        ("?from=70", Some(70)),
+        ("?from=30", None),
+        ("?from=1", None),
+    ] {
+        let response = connection.call("GET", &format!("{appends}{query}"), &[], b"")?;
+        let Some(first) = first else {
+            refused(&response, floor).with_context(|| format!("appends `{query}`"))?;
+            continue;
+        };
+        let items = response.expect(&[200], query)?;
+        let read: Value = serde_json::from_slice(&items.body)?;
+        ensure!(read[0]["append_index"] == first && earliest(&items)? == *floor, "appends `{query}`: {read}");
+    }
     // A fork has what it began with, whatever goes of its source.
     let fork = [TEXT, ("stream-forked-from", path), ("stream-fork-offset", ends[49].as_str())];
     connection.call("PUT", "/v1/stream/fork/a", &fork, b"")?.expect(&[201], "a fork")?;

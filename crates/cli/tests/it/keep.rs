@@ -249,6 +249,29 @@ fn one_sqlite_file_is_looked_through_and_brought_back() {
     let flag = format!("--store sqlite:{}", place("s.sqlite"));
     let (found, counted) = faults(&check(Path::new(&place("data")), &flag));
     assert_eq!((found, counted["streams"].as_u64()), (Vec::new(), Some(6)));
+    // Where links lead, and with the file in the folder, however that is spelt.
+    for name in ["real", "other"] {
+        fs::create_dir(place(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("real", place("link")).unwrap();
+    for (dir, store) in [
+        (place("link"), place("linked.sqlite")),
+        (place("./new"), place("new/streams.sqlite")),
+        (place("newer"), place("other/../newer/streams.sqlite")),
+    ] {
+        let flag = format!("sqlite:{store}");
+        Cli::new("restore").arg(&place("b")).arg(&dir).arg("--store").arg(&flag).run().ok();
+        let (found, counted) = faults(&check(Path::new(&dir), &format!("--store {flag}")));
+        assert_eq!((found, counted["streams"].as_u64()), (Vec::new(), Some(6)), "{dir} {store}");
+        assert!(Path::new(&place("link")).is_symlink(), "the link itself is no target");
+    }
+    // What cannot be put in place leaves nothing.
+    let before = contents(folder.path());
+    let flag = format!("sqlite:{}", place("none.sqlite"));
+    let said =
+        Cli::new("restore").arg(&place("b")).arg("/proc").arg("--store").arg(&flag).run().fails_with(1);
+    assert!(said.contains("/proc"), "{said}");
+    assert!(contents(folder.path()) == before, "something was made");
 }
 
 #[test]

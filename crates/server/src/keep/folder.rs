@@ -108,7 +108,7 @@ pub(super) fn refuse_overlap(source: &Path, target: &Path) -> Result<(), KeepFau
 }
 
 /// Where a path leads, links followed, as far as it is there; what is not there yet can be no link.
-fn real(path: &Path) -> Result<PathBuf, KeepFault> {
+pub(super) fn real(path: &Path) -> Result<PathBuf, KeepFault> {
     let path = std::path::absolute(path).map_err(KeepFault::disk(path))?;
     let mut missing = Vec::new();
     let mut there = path.as_path();

@@ -1,13 +1,14 @@
 //! Bringing a backup back: copied beside the place it is for, compared with the manifest, checked, and put in place by a
 //! rename.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use alluvium_env::{Env, Finding};
 
 use super::check::{Counts, check_data, read_manifest};
 use super::files::{copy_summed, discard, parent, put_in_place, walk, with_ending};
-use super::folder::refuse_overlap;
+use super::folder::{real, refuse_overlap};
 use super::manifest::{MANIFEST_NAME, Manifest};
 use super::{DATA, KeepFault, STORE};
 
@@ -54,8 +55,12 @@ pub fn restore(
     {
         return Err(KeepFault::Exists(store.to_owned()));
     }
-    // Without the ending of a folder, so that the other name lies beside it.
-    let dir: &Path = &dir.components().collect::<std::path::PathBuf>();
+    // Where links lead, so that the other name lies beside the folder itself, and one path is known to be in another.
+    let (dir, store) = (&*real(dir)?, store.map(real).transpose()?);
+    let store = store.as_deref();
+    if is_there && is_mount(dir)? {
+        return Err(KeepFault::Mounted(dir.to_owned()));
+    }
     let restoring = with_ending(dir, RESTORING);
     // A file that is in the folder comes there with it.
     let store_restoring = store.map(|store| match store.strip_prefix(dir) {
@@ -83,20 +88,27 @@ pub fn restore(
         }
         report(finding);
     }
-    let counts = brought.inspect_err(|_| {
+    let undo = || {
         discard(&restoring);
         if let Some(path) = &store_restoring {
             // It may not have come to be.
             drop(disk.remove(path));
         }
-    })?;
+    };
+    let counts = brought.inspect_err(|_| undo())?;
+    put_in_place(disk, &restoring, dir).inspect_err(|_| undo())?;
     if let (Some(from), Some(store)) = (&store_restoring, store)
         && !from.starts_with(&restoring)
     {
         put_in_place(disk, from, store)?;
     }
-    put_in_place(disk, &restoring, dir)?;
     Ok(counts)
+}
+
+/// Whether a folder is the root of another file system than the one around it.
+fn is_mount(dir: &Path) -> Result<bool, KeepFault> {
+    let device = |path: &Path| path.metadata().map(|about| about.dev()).map_err(KeepFault::disk(path));
+    Ok(device(dir)? != device(parent(dir))?)
 }
 
 /// A file that the manifest does not name is none of the backup.

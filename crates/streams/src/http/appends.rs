@@ -1,7 +1,8 @@
 //! `GET …/appends`: whole appends, by their numbers (docs/store-api.md).
 
+use alluvium_engine::ReadError;
 use alluvium_http::Response;
-use alluvium_protocol::{StreamPath, json, sse::base64, store::AppendBatch};
+use alluvium_protocol::{Offset, StreamPath, json, sse::base64, store::AppendBatch};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +12,7 @@ use super::{
     bucket::json_response,
     claim::check,
     error::{Failure, InvalidContract},
-    headers::{self, set_incarnation, set_next_offset, set_up_to_date},
+    headers::{self, set_earliest, set_incarnation, set_next_offset, set_up_to_date},
     query,
 };
 use crate::state::State;
@@ -43,7 +44,7 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
         None => Ok(None),
         Some(text) => query::positive(text).map(Some).ok_or(refusal),
     };
-    let from = number(from.as_deref(), InvalidContract::AppendIndex.into())?.unwrap_or(1);
+    let from = number(from.as_deref(), InvalidContract::AppendIndex.into())?;
     let limit = number(limit.as_deref(), Failure::InvalidLimit)?.map_or(Ok(LIMIT_DEFAULT), |limit| {
         usize::try_from(limit).ok().filter(|limit| *limit <= LIMIT_MAX).ok_or(Failure::InvalidLimit)
     })?;
@@ -51,12 +52,25 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
     let max_bytes = max_bytes.unwrap_or(u64::MAX).min(streams.options.read_bytes_max);
     let head = streams.backend.head(path).await?;
     check(expected, head.incarnation)?;
-    let batches = streams.backend.read_appends(path, from, limit, head.incarnation, max_bytes).await?;
+    // Whose beginning was given up begins where that ends, and of an append that was cut with the next.
+    let floor = head.floor.append_index;
+    let first = from.unwrap_or(floor + 1);
+    let read = |from| streams.backend.read_appends(path, from, limit, head.incarnation, max_bytes);
+    let trimmed = || {
+        let is_below = head.floor > Offset::ZERO && head.snapshot.is_none() && first <= floor + 1;
+        is_below.then(|| Failure::Read(ReadError::Retained { floor: head.floor, snapshot: None }))
+    };
+    let (from, batches) = match read(first).await {
+        Ok(batches) => (first, batches),
+        Err(_) if from.is_none() && trimmed().is_some() => (first + 1, read(first + 1).await?),
+        Err(failure) => return Err(trimmed().unwrap_or(failure)),
+    };
     let is_json = head.content_type.is_json();
     let items = batches.iter().map(|batch| item(batch, is_json)).collect::<Result<Vec<Item>, Failure>>()?;
     let mut response = json_response(StatusCode::OK, &items);
     let headers = response.headers_mut();
     set_incarnation(headers, head.incarnation);
+    set_earliest(headers, head.floor);
     if let Some(last) = batches.last() {
         set_next_offset(headers, last.end_offset);
     }

@@ -12,7 +12,8 @@ use crate::{
         body::found_body,
         error::Failure,
         headers::{
-            NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_incarnation, set_next_offset,
+            NO_STORE, STREAM_CLOSED, STREAM_UP_TO_DATE, TRUE, respond, set_earliest, set_incarnation,
+            set_next_offset,
         },
         read::{Wanted, describe, framing, set_cursor},
     },
@@ -34,7 +35,9 @@ pub(in crate::http) async fn handle(
     }
     if found.len == 0 {
         let mut response = nothing_new(streams, &found, cursor);
-        set_incarnation(response.headers_mut(), source.incarnation());
+        let head = source.facts();
+        set_incarnation(response.headers_mut(), head.incarnation);
+        set_earliest(response.headers_mut(), head.floor);
         return Ok(response);
     }
     let head = source.facts();
