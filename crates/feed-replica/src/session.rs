@@ -19,6 +19,8 @@ use crate::{Replica, ReplicaResult, state};
 
 /// Further away than any clock gets.
 const NEVER_MS: u64 = u64::MAX >> 1;
+/// A subscription that was refused is asked for again after so long.
+const UNHEARD_MS: u64 = 300_000;
 
 /// A request under way.
 #[derive(Clone, Debug)]
@@ -72,6 +74,14 @@ pub(crate) struct Subscription {
     pub(crate) is_attached: bool,
 }
 
+/// A subscription that the authority refuses to make: it is asked for pages instead, every so often.
+#[derive(Clone, Debug)]
+struct Unheard {
+    reason: String,
+    /// When it is asked once more.
+    until_ms: u64,
+}
+
 /// What is known about a space beside its rows; lost with the process, and found again.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -84,6 +94,10 @@ pub(crate) struct Session {
     subscription: Option<Subscription>,
     /// Name and end of the subscription to all feeds, if selectors need one.
     watch: Option<(Id, u64)>,
+    /// The tail lane has no subscription, because that was refused.
+    tail_unheard: Option<Unheard>,
+    /// Nor has what selectors may pick.
+    watch_unheard: Option<Unheard>,
     pull_due_ms: u64,
     push_due_ms: u64,
     list_due_ms: u64,
@@ -155,6 +169,24 @@ impl Session {
         }
     }
 
+    /// Goes on without the subscription that a request was for.
+    fn do_without(&mut self, kind: &Kind, reason: &str, now_ms: u64) {
+        let unheard = Some(Unheard { reason: reason.to_owned(), until_ms: now_ms + UNHEARD_MS });
+        if matches!(kind, Kind::Watch) {
+            self.watch = None;
+            self.watch_unheard = unheard;
+        } else {
+            self.subscription = None;
+            self.tail_unheard = unheard;
+        }
+    }
+
+    /// Why no hints come of what is replicated, if subscriptions are refused.
+    fn unheard(&self) -> Option<&str> {
+        let unheard = self.tail_unheard.as_ref().or(self.watch_unheard.as_ref());
+        unheard.map(|unheard| unheard.reason.as_str())
+    }
+
     /// There is nothing to ask now: look again when there may be.
     fn rest(&mut self, until_ms: u64) {
         self.pull_due_ms = self.pull_due_ms.max(until_ms);
@@ -184,6 +216,8 @@ impl Replica {
             subscription.is_attached = false;
         }
         session.watch = None;
+        session.tail_unheard = None;
+        session.watch_unheard = None;
         session.pull_due_ms = now_ms;
         session.push_due_ms = now_ms;
         session.list_at(now_ms);

@@ -27,7 +27,7 @@ pub struct SyncStatus {
     pub stopped: Option<String>,
     /// When an answer last came.
     pub last_ok_at: Option<u64>,
-    /// What last went wrong since then.
+    /// What last went wrong since then, or why the authority has to be asked now and then: a subscription is refused.
     pub last_error: Option<String>,
     /// Feeds whose older blocks are still being fetched.
     pub backfilling: Vec<Id>,

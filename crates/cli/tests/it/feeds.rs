@@ -222,3 +222,20 @@ fn what_is_replicated_is_said_and_listed_before_any_server_is_met() {
     assert!(offline("replicate --stop nofeed").fails_with(3).contains("`nofeed` is not replicated"));
     assert_eq!(offline("replicate").ok(), "g\tfrom 3 days ago\n");
 }
+
+#[test]
+fn a_subscription_that_is_refused_holds_up_nothing_and_status_says_so() {
+    let server = Server::start_with("--feed-count-max 5");
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    feed(&server.url(), two.path(), "append q1 -m theirs --sync").run().ok();
+    let ours = |arguments: &str| feed(&server.url(), one.path(), arguments).run();
+    ours("replicate q1 q2 q3 q4 q5 q6 q7").ok();
+    ours("append mine -m important").ok();
+    ours("sync").ok();
+    assert_eq!(ours("read q1").ok(), "theirs\n");
+    let said = ours("status").ok();
+    assert!(said.contains("to push   0\n") && said.contains("a subscription is refused: limit_reached"), "{said}");
+    feed(&server.url(), two.path(), "replicate mine").run().ok();
+    feed(&server.url(), two.path(), "sync").run().ok();
+    assert_eq!(feed(&server.url(), two.path(), "read mine").run().ok(), "important\n");
+}

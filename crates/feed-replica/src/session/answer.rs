@@ -122,7 +122,7 @@ impl Replica {
                     session.pull_due_ms = now_ms;
                 }
             }
-            ok(&mut state, now_ms);
+            ok(session, &mut state, now_ms);
             state::store(transaction, space, &state)?;
             Ok(if same { Taken::Done } else { Taken::Discarded })
         })
@@ -148,7 +148,7 @@ impl Replica {
             apply::check_page(page, cursor)?;
             let taken = self.store_tail(transaction, session, &mut state, page, (space, cursor, feeds))?;
             if taken == Taken::Done {
-                ok(&mut state, now_ms);
+                ok(session, &mut state, now_ms);
                 state::store(transaction, space, &state)?;
             }
             Ok(taken)
@@ -187,7 +187,7 @@ impl Replica {
                 lanes::set(transaction, lane.feed, lane.from, Some(up_to))?;
             }
             state.see(Place { position: page.next_cursor, check: page.check });
-            ok(&mut state, now_ms);
+            ok(session, &mut state, now_ms);
             state::store(transaction, space, &state)?;
             session.come_to(Way::Behind, up_to);
             session.pull_at(now_ms);
@@ -217,7 +217,7 @@ impl Replica {
                 let position = response.positions.iter().copied().max().unwrap_or_default();
                 state.tail = Place { position: state.tail.position.max(position), check: None };
             }
-            ok(&mut state, now_ms);
+            ok(session, &mut state, now_ms);
             state::store(transaction, space, &state)?;
             Ok(Taken::Done)
         })?;
@@ -279,8 +279,12 @@ impl Replica {
             Some(feeds) => {
                 let feeds = feeds.clone();
                 session.subscription = Some(Subscription { id, expires_at, feeds, is_attached: true });
+                session.tail_unheard = None;
             }
-            None => session.watch = Some((id, expires_at)),
+            None => {
+                session.watch = Some((id, expires_at));
+                session.watch_unheard = None;
+            }
         }
         Ok(if is_other { Taken::Discarded } else { Taken::Done })
     }
@@ -334,7 +338,11 @@ impl Replica {
     pub(super) fn poll_ms(&self, session: &Session) -> u64 {
         // An answered subscription is the proof that hints come. Without any there is only the own outbox to look after.
         let is_attached = session.subscription.as_ref().is_none_or(|own| own.is_attached);
-        if is_attached && !session.is_hintless { self.options.poll_live_ms } else { self.options.poll_ms }
+        if is_attached && !session.is_hintless && session.unheard().is_none() {
+            self.options.poll_live_ms
+        } else {
+            self.options.poll_ms
+        }
     }
 
     #[cfg(feature = "planted-bugs")]
@@ -369,9 +377,12 @@ impl Session {
     }
 }
 
-pub(super) fn ok(state: &mut SyncState, now_ms: u64) {
+/// Notes an answer as it should be. That there is no subscription stays in the status all the same.
+pub(super) fn ok(session: &Session, state: &mut SyncState, now_ms: u64) {
     state.last_ok_at = Some(now_ms);
-    state.last_error = None;
+    state.last_error = session
+        .unheard()
+        .map(|reason| format!("asked now and then, for a subscription is refused: {reason}"));
 }
 
 pub(super) fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {

@@ -123,7 +123,8 @@ impl Replica {
             return None;
         }
         let renew_at = |expires_at: u64| expires_at.saturating_sub(self.renew_before_ms());
-        if session.watch.as_ref().is_none_or(|(_, expires_at)| renew_at(*expires_at) <= now_ms) {
+        let is_heard = session.watch_unheard.as_ref().is_none_or(|unheard| unheard.until_ms <= now_ms);
+        if is_heard && session.watch.as_ref().is_none_or(|(_, expires_at)| renew_at(*expires_at) <= now_ms) {
             return Some(self.watch(session));
         }
         if session.list_due_ms > now_ms {
@@ -144,7 +145,9 @@ impl Replica {
             return Ok(Some(probe(view)));
         }
         let tail: Vec<i64> = view.lanes.iter().filter(|lane| lane.is_tail()).map(|lane| lane.feed).collect();
-        if !tail.is_empty()
+        let is_heard = session.tail_unheard.as_ref().is_none_or(|unheard| unheard.until_ms <= now_ms);
+        if is_heard
+            && !tail.is_empty()
             && let Some(choice) = self.subscribe(connection, session, &tail, now_ms)?
         {
             return Ok(Some(choice));
@@ -222,16 +225,26 @@ impl Replica {
         (Request::Subscribe(request), Kind::Watch)
     }
 
+    /// A page of the tail lane: by its subscription, or by the names of its feeds where that was refused.
     fn tail_page(&self, session: &Session, view: &View) -> Choice {
-        let own = session.subscription.as_ref()?;
         let cursor = view.state.tail.position;
+        let (subscription_id, feed_ids, feeds) = match &session.subscription {
+            Some(own) => (Some(own.id.clone()), None, own.feeds.clone()),
+            // As many as a message names; the others are behind once this page is taken over.
+            None => {
+                let tail = view.lanes.iter().filter(|lane| lane.is_tail()).take(NAMES_HARD_MAX);
+                let (names, feeds) = tail.map(|lane| (lane.feed_id.clone(), lane.feed)).unzip();
+                (None, Some(names), feeds)
+            }
+        };
         let request = QueryRequest {
             cursor: Some(cursor),
-            subscription_id: Some(own.id.clone()),
+            subscription_id,
+            feed_ids,
             limit: Some(session.page_blocks.unwrap_or(self.options.page_blocks)),
             ..expecting(&view.state)
         };
-        Some((Request::Query(request), Kind::Tail { cursor, feeds: own.feeds.clone() }))
+        Some((Request::Query(request), Kind::Tail { cursor, feeds }))
     }
 
     /// A page of the feeds that are furthest behind.

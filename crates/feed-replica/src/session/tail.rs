@@ -39,7 +39,7 @@ impl Replica {
             apply::check_page(&page, cursor)?;
             let taken = self.store_tail(transaction, session, &mut state, &page, (&space, cursor, &feeds))?;
             if taken == Taken::Done {
-                ok(&mut state, now_ms);
+                ok(session, &mut state, now_ms);
                 state::store(transaction, &space, &state)?;
             }
             Ok(taken)
@@ -66,7 +66,9 @@ impl Replica {
         let lanes = lanes::all(transaction, space)?;
         let (tail, others): (Vec<Lane>, Vec<Lane>) =
             lanes.into_iter().filter(Lane::is_tail).partition(|lane| feeds.binary_search(&lane.feed).is_ok());
-        let is_stale = state.tail.position != cursor || !others.is_empty();
+        // Without a subscription a page has no more feeds than a message names.
+        let is_part = session.tail_unheard.is_some() && session.subscription.is_none();
+        let is_stale = state.tail.position != cursor || !(others.is_empty() || is_part);
         #[cfg(feature = "planted-bugs")]
         let is_stale = is_stale
             && !super::is_planted(super::Bug::NotSerialised)
@@ -74,6 +76,9 @@ impl Replica {
             && !super::is_planted(super::Bug::HintAsData);
         if is_stale {
             return Ok(Taken::Discarded);
+        }
+        for lane in others.iter().filter(|_| is_part) {
+            lanes::set(transaction, lane.feed, lane.from, Some(cursor))?;
         }
         let asked = Asked {
             space_key: spaces::find_or_create(transaction, space)?.key,

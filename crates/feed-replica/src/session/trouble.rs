@@ -31,6 +31,10 @@ impl Replica {
             }
             ClientAction::Split => self.split(space, session, kind, &error.code, &reason),
             ClientAction::Park if kind.is_push() => self.split(space, session, kind, &error.code, &reason),
+            ClientAction::Park if matches!(kind, Kind::Subscribe { .. } | Kind::Watch) => {
+                session.do_without(kind, &reason, self.now_ms());
+                self.note_error(space, &reason)
+            }
             ClientAction::Stop if kind.is_push() && error.code == ErrorCode::Forbidden.as_str() => {
                 self.split(space, session, kind, &error.code, &reason)
             }

@@ -1,20 +1,21 @@
 //! Blocks that are never taken, by any message or by this server: they hold up nothing, it is remembered why, and they are
 //! tried again only when somebody asks for it.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
 use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Clock, Env, RealDisk};
 use alluvium_feed_protocol::limits::{DATA_BYTES_HARD_MAX, NUMBER_MAX};
-use alluvium_feed_protocol::{ErrorCode, ErrorResponse, Limits, Request, Response};
-use alluvium_feed_replica::{Options, Replica, ReplicaError, SyncStatus};
+use alluvium_feed_protocol::{ErrorCode, ErrorResponse, From, Limits, Request, Response, Selector};
+use alluvium_feed_replica::{Keep, Options, Replica, ReplicaError, SyncStatus};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{Cypher, Durability};
 use alluvium_feeds::Options as AuthorityOptions;
 use tempfile::TempDir;
 
-use crate::support::{Authority, NOW_MS, id};
+use crate::support::{Authority, NOW_MS, append, block, id};
 
 fn options() -> Options {
     Options { durability: Durability::Process, ..Options::default() }
@@ -79,6 +80,10 @@ impl World {
         }
         self.replica().disconnected(&space);
         appends
+    }
+
+    fn replicate(&mut self, feed: &str) {
+        self.replica().replicate(&id("space"), &id(feed), From::Beginning).unwrap();
     }
 
     fn status(&mut self) -> SyncStatus {
@@ -226,8 +231,8 @@ fn a_block_that_is_refused_and_comes_back_from_the_server_is_no_refused_one_any_
     assert_eq!(world.status().blocks_refused, 1);
     let pushed =
         world.replica().read(&id("space"), &id("f"), &alluvium_feed_replica::After::Start, 9).unwrap();
-    world.authority.append(crate::support::append(pushed));
-    world.replica().replicate(&id("space"), &id("f"), alluvium_feed_protocol::From::Beginning).unwrap();
+    world.authority.append(append(pushed));
+    world.replica().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
     world.sync(|_| None);
     let status = world.status();
     assert_eq!((status.blocks_refused, status.blocks_to_push, status.total_blocks), (0, 0, 1));
@@ -247,4 +252,72 @@ fn what_is_no_file_is_no_replica() {
     replica.append(&id("s"), &id("f"), None, vec![1]).unwrap();
     drop(replica);
     assert_eq!(opened(&path, &clock, options()).unwrap().status(&id("s")).unwrap().total_blocks, 1);
+}
+
+fn is_subscribe(request: &Request) -> bool {
+    matches!(request, Request::Subscribe(_))
+}
+
+#[test]
+fn where_a_subscription_is_refused_everything_is_pushed_and_pulled_all_the_same() {
+    let mut world = World::new(Limits { feeds_max: 5, ..Limits::default() });
+    world.authority.append(append(vec![block("q1", "a", 0, "x"), block("q7", "a", 0, "y")]));
+    for feed in ["q1", "q2", "q3", "q4", "q5", "q6", "q7"] {
+        world.replicate(feed);
+    }
+    world.write("mine", &["important"]);
+    let subscribes = Cell::new(0);
+    let count = |request: &Request| {
+        subscribes.set(subscribes.get() + u32::from(is_subscribe(request)));
+        None
+    };
+    world.sync(count);
+    let status = world.status();
+    assert_eq!(
+        (status.blocks_to_push, status.total_blocks, world.authority.after(0).max_position),
+        (0, 3, 3)
+    );
+    assert!(status.is_done() && status.stopped.is_none(), "{status:?}");
+    assert!(status.last_error.as_ref().is_some_and(|why| why.contains("too many feeds")), "{status:?}");
+    assert_eq!(subscribes.get(), 1, "once in a minute");
+    // What comes later comes, too, and the file says why it has to ask.
+    world.authority.append(append(vec![block("q2", "a", 0, "z")]));
+    world.sync(count);
+    world.restart();
+    let status = world.status();
+    assert_eq!(status.total_blocks, 4);
+    assert!(status.last_error.is_some_and(|why| why.contains("limit_reached")));
+    // With few enough of them it is subscribed to, and there is nothing to be told.
+    for feed in ["q4", "q5", "q6"] {
+        world.replica().stop_replicating(&id("space"), &id(feed), Keep::All).unwrap();
+    }
+    world.sync(|_| None);
+    assert_eq!((world.status().last_error, world.status().total_blocks), (None, 4));
+}
+
+#[test]
+fn without_any_subscription_rules_pick_feeds_and_more_feeds_than_a_message_names_are_pulled() {
+    let refuse = |request: &Request| is_subscribe(request).then_some(ErrorCode::LimitReached);
+    let mut world = World::new(Limits::default());
+    world.replica().select(&id("space"), &Selector::All, From::Beginning).unwrap();
+    for round in 0..3 {
+        world
+            .authority
+            .append(append(vec![block(&format!("f{round}"), "a", 0, "x"), block("g", "a", round, "y")]));
+        world.sync(refuse);
+        assert_eq!(world.status().total_blocks, (round + 1) * 2);
+    }
+    let mut world = World::new(Limits::default());
+    for number in 0..2100 {
+        world.replicate(&format!("q{number}"));
+    }
+    for round in 0..3 {
+        let blocks = ["q0", "q999", "q1000", "q1500", "q2099"].map(|feed| block(feed, "a", round, "x"));
+        world.authority.append(append(blocks.to_vec()));
+        world.write("mine", &["important"]);
+        world.sync(refuse);
+        let status = world.status();
+        assert_eq!((status.total_blocks, status.blocks_to_push), ((round + 1) * 6, 0));
+        assert!(status.is_done(), "{status:?}");
+    }
 }
