@@ -33,7 +33,7 @@ pub(crate) fn set(connection: &Connection, insertion_id: i64, reason: &str, now_
     Ok(())
 }
 
-/// Sets aside all blocks of a feed that wait to be pushed.
+/// Sets aside all blocks of a feed that wait to be pushed. That they might not be written counts no more then.
 pub(crate) fn set_feed(
     connection: &Connection,
     space_key: i64,
@@ -43,7 +43,8 @@ pub(crate) fn set_feed(
 ) -> StoreResult<()> {
     let sql = "INSERT INTO refusals (insertionId, reason, refusedAt) \
                SELECT insertionId, ?3, ?4 FROM blocks INDEXED BY blocks_unpositioned \
-               WHERE spaceKey = ?1 AND position IS NULL AND feedPrivateId = ?2 ON CONFLICT DO NOTHING";
+               WHERE spaceKey = ?1 AND position IS NULL AND feedPrivateId = ?2 \
+               ON CONFLICT (insertionId) DO UPDATE SET reason = ?3, refusedAt = ?4 WHERE reason GLOB 'forbidden: *'";
     connection.prepare_cached(sql)?.execute((space_key, feed, reason, now_ms))?;
     Ok(())
 }

@@ -234,8 +234,45 @@ fn a_subscription_that_is_refused_holds_up_nothing_and_status_says_so() {
     ours("sync").ok();
     assert_eq!(ours("read q1").ok(), "theirs\n");
     let said = ours("status").ok();
-    assert!(said.contains("to push   0\n") && said.contains("a subscription is refused: limit_reached"), "{said}");
+    assert!(
+        said.contains("to push   0\n") && said.contains("a subscription is refused: limit_reached"),
+        "{said}"
+    );
     feed(&server.url(), two.path(), "replicate mine").run().ok();
     feed(&server.url(), two.path(), "sync").run().ok();
     assert_eq!(feed(&server.url(), two.path(), "read mine").run().ok(), "important\n");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of a command makes the file that a server is given")]
+fn what_a_token_may_not_write_is_in_the_status_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let (access, token) = (folder.path().join("access.toml"), folder.path().join("token"));
+    let (access, token) = (access.to_str().unwrap(), token.to_str().unwrap());
+    let new = Cli::new("token --name writer --scope read --scope write --token-file");
+    let entry = new.arg(token).run().ok();
+    std::fs::write(access, format!("{entry}\nactors = [\"alice\"]\nnamespaces = [\"notes\"]\n")).unwrap();
+    let server = Server::start_with(&format!("--access-file {access}"));
+    let ours = |arguments: &str| {
+        feed(&server.url(), folder.path(), arguments).env("ALLUVIUM_TOKEN_FILE", token).run()
+    };
+    ours("append --actor alice g -m one").ok();
+    assert!(ours("sync").fails_with(4).contains("`g`"));
+    let said = ours("status").ok();
+    let refused = said.lines().find(|line| line.starts_with("refused")).unwrap_or_default();
+    assert!(refused.contains("`g`") && refused.contains("forbidden"), "{said}");
+    assert!(!said.contains("never met"), "{said}");
+    let status: serde_json::Value = serde_json::from_str(&ours("status --json").ok()).unwrap();
+    assert_eq!(
+        (&status["blocksRefused"], &status["refused"][0]["feed"]),
+        (&1.into(), &"g".into()),
+        "{status}"
+    );
+    // What it may write goes beside it.
+    ours("append --namespace notes h -m two").ok();
+    assert!(ours("sync").fails_with(4).contains("`g`"));
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&ours("status --json").ok()).unwrap()["blocksToPush"],
+        1
+    );
 }
