@@ -27,7 +27,7 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<i64>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) namespace: Option<Namespace>,
-    /// Rows that no message can carry, and why.
+    /// Rows that no message can carry or that the authority has said it takes none of, and why.
     pub(crate) unsendable: Vec<(i64, String)>,
 }
 
@@ -36,11 +36,16 @@ pub(crate) struct Batch {
 pub(crate) struct Size {
     pub(crate) blocks_max: usize,
     pub(crate) bytes_max: usize,
+    /// Largest data of one block that the authority takes.
+    pub(crate) data_bytes_max: usize,
 }
 
 const PENDING: &str = "FROM blocks b INDEXED BY blocks_unpositioned WHERE b.spaceKey = ?1 AND b.position IS NULL \
                        AND (?2 OR b.actorId = ?3)";
-const IS_REFUSED: &str = "EXISTS (SELECT 1 FROM refusals r WHERE r.insertionId = b.insertionId)";
+/// What may not be written is tried with each connection, as rights may have changed: until then [`Outbox::left_out`] has it.
+const IS_REFUSED: &str = "EXISTS (SELECT 1 FROM refusals r WHERE r.insertionId = b.insertionId \
+                          AND r.reason NOT GLOB 'forbidden: *')";
+const IS_TOLD: &str = "EXISTS (SELECT 1 FROM refusals r WHERE r.insertionId = b.insertionId)";
 /// Whether a block is of one of the feeds of a list, a JSON array of numbers.
 const IS_LISTED: &str = "b.feedPrivateId IN (SELECT value FROM json_each(?4))";
 
@@ -69,14 +74,14 @@ impl Outbox<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What waits in feeds that are left out: their names, how many blocks, and why.
+    /// What waits in feeds that are left out and came after that was noted: their names, how many blocks, and why.
     pub(crate) fn left_out(&self, connection: &Connection) -> StoreResult<Vec<(String, u64, String)>> {
         if self.left_out.is_empty() {
             return Ok(Vec::new());
         }
         let sql = format!(
             "SELECT b.feedPrivateId, (SELECT f.feedId FROM feeds f WHERE f.feedPrivateId = b.feedPrivateId), count(*) \
-             {PENDING} AND {IS_LISTED} AND NOT {IS_REFUSED} GROUP BY b.feedPrivateId"
+             {PENDING} AND {IS_LISTED} AND NOT {IS_TOLD} GROUP BY b.feedPrivateId"
         );
         let listed = listed(self.left_out.keys());
         let parameters = (self.space_key, self.pushes_all(), self.actor.as_str(), listed);
@@ -124,6 +129,14 @@ impl Outbox<'_> {
             };
             if let Err(reason) = block.sendable() {
                 batch.unsendable.push((row, format!("no message can carry the block: {reason}")));
+                continue;
+            }
+            let data_bytes = block.data.0.len();
+            if data_bytes > size.data_bytes_max {
+                let most = size.data_bytes_max;
+                batch
+                    .unsendable
+                    .push((row, format!("the block has {data_bytes} bytes, and the server takes {most}")));
                 continue;
             }
             let namespace = block.namespace.take();

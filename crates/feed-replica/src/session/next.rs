@@ -290,7 +290,8 @@ impl Replica {
             // A message is in one frame, and its blocks count more than they mostly take there.
             bytes_max = bytes_max.min(limits.append_bytes_max).min(limits.frame_bytes_max / 4 * 3);
         }
-        let size = Size { blocks_max, bytes_max };
+        let data_bytes_max = session.limits.as_ref().map_or(usize::MAX, |limits| limits.data_bytes_max);
+        let size = Size { blocks_max, bytes_max, data_bytes_max };
         let mut batch = batch(connection, &outbox, (&session.suspect, false), size, now_ms)?;
         let mut idle_until_ms = now_ms + PUSH_IDLE_MS;
         if batch.rows.is_empty() && !session.suspect.is_empty() {
@@ -323,7 +324,7 @@ impl Replica {
     }
 }
 
-/// What is pushed next. What no message can carry is set aside.
+/// What is pushed next. What no message can carry, or is larger than the authority takes, is set aside.
 fn batch(
     connection: &Connection,
     outbox: &Outbox<'_>,

@@ -30,6 +30,9 @@ impl Replica {
                 self.again(space, session, kind, &reason)
             }
             ClientAction::Split => self.split(space, session, kind, &error.code, &reason),
+            ClientAction::Park if let Some((index, row)) = named(kind, error) => {
+                self.set_named_aside(space, session, (index, row), &reason)
+            }
             ClientAction::Park if kind.is_push() => self.split(space, session, kind, &error.code, &reason),
             ClientAction::Park if matches!(kind, Kind::Subscribe { .. } | Kind::Watch) => {
                 session.do_without(kind, &reason, self.now_ms());
@@ -76,7 +79,7 @@ impl Replica {
     }
 
     /// Sets a block aside that was refused by itself: that one, or whatever waits of its feed, if it is the feed that the
-    /// authority takes no more of.
+    /// authority takes no more of. It has answered, if not as hoped for.
     fn set_aside(
         &mut self,
         space: &Id,
@@ -91,10 +94,13 @@ impl Replica {
         let is_of_connection = code == ErrorCode::Forbidden.as_str();
         let feed = self.database.write::<_, ReplicaError>(|transaction| {
             let Some(feed) = refusal::feed_of(transaction, row)? else { return Ok(None) };
-            if is_of_feed {
+            let mut state = state::load(transaction, space)?;
+            state.last_ok_at = Some(now_ms);
+            state::store(transaction, space, &state)?;
+            if is_of_feed || is_of_connection {
                 let space_key = spaces::find_or_create(transaction, space)?.key;
                 refusal::set_feed(transaction, space_key, feed, reason, now_ms)?;
-            } else if !is_of_connection {
+            } else {
                 refusal::set(transaction, row, reason, now_ms)?;
             }
             Ok(Some(feed))
@@ -107,6 +113,30 @@ impl Replica {
             session.suspect.insert(feed);
             session.suspects.fail(now_ms, None, &self.options, self.env.random.as_ref());
         }
+        Ok(())
+    }
+
+    /// Sets aside the one block of a push that a refusal names. One less waits by that, so the others go on at once: first
+    /// what is in front of it, which seems to be in order.
+    fn set_named_aside(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        (index, row): (usize, i64),
+        reason: &str,
+    ) -> ReplicaResult<()> {
+        let now_ms = self.now_ms();
+        self.database.write::<_, ReplicaError>(|transaction| {
+            let mut state = state::load(transaction, space)?;
+            state.last_ok_at = Some(now_ms);
+            state::store(transaction, space, &state)?;
+            if refusal::feed_of(transaction, row)?.is_some() {
+                refusal::set(transaction, row, reason, now_ms)?;
+            }
+            Ok(())
+        })?;
+        session.push_blocks_max = Some(index.max(1));
+        session.push.succeed();
         Ok(())
     }
 
@@ -143,4 +173,15 @@ impl Replica {
             Ok(state::store(transaction, space, &state)?)
         })
     }
+}
+
+/// The block of a push that can't be as it is, where a refusal names it at its beginning: its place, and its row.
+fn named(kind: &Kind, error: &ErrorResponse) -> Option<(usize, i64)> {
+    let Kind::Push { rows } = kind else { return None };
+    if error.code != ErrorCode::BadRequest.as_str() {
+        return None;
+    }
+    let (index, _) = error.message.strip_prefix("`blocks[")?.split_once(']')?;
+    let index: usize = index.parse().ok()?;
+    Some((index, *rows.get(index)?))
 }

@@ -82,6 +82,20 @@ impl World {
         appends
     }
 
+    /// Synchronises as far as that goes without any wait. How many appends the server was asked for.
+    fn sync_at_once(&mut self) -> usize {
+        let space = id("space");
+        let mut appends = 0;
+        self.replica().connected(&space);
+        while let Some(request) = self.replica().next_request(&space).unwrap() {
+            appends += usize::from(matches!(request, Request::Append(_)));
+            let answer = self.authority.handle(request);
+            self.replica().answered(&space, answer).unwrap();
+        }
+        self.replica().disconnected(&space);
+        appends
+    }
+
     fn replicate(&mut self, feed: &str) {
         self.replica().replicate(&id("space"), &id(feed), From::Beginning).unwrap();
     }
@@ -320,4 +334,59 @@ fn without_any_subscription_rules_pick_feeds_and_more_feeds_than_a_message_names
         assert_eq!((status.total_blocks, status.blocks_to_push), ((round + 1) * 6, 0));
         assert!(status.is_done(), "{status:?}");
     }
+}
+
+#[test]
+fn that_a_feed_may_not_be_written_to_is_remembered_in_the_file_until_it_may() {
+    let mut world = World::new(Limits::default());
+    world.write("theirs", &["a", "b", "c"]);
+    for _ in 0..2 {
+        world.sync(|request| is_of(request, "theirs").then_some(ErrorCode::Forbidden));
+        world.restart();
+        assert_eq!(world.refused(), [("theirs".to_owned(), 3, "forbidden: not this one".to_owned())]);
+        assert!(world.status().last_ok_at.is_some(), "it has answered");
+    }
+    // One more that waits is not counted as refused before it was tried.
+    world.write("theirs", &["d"]);
+    assert_eq!((world.refused()[0].1, world.status().is_done()), (3, false));
+    // Another reason takes the place of the first.
+    world.sync(|request| is_of(request, "theirs").then_some(ErrorCode::LimitReached));
+    world.restart();
+    assert_eq!(world.refused(), [("theirs".to_owned(), 4, "limit_reached: not this one".to_owned())]);
+    assert_eq!(world.sync(|_| None), 0);
+    world.replica().retry_refused(&id("space"), None).unwrap();
+    world.sync(|request| is_of(request, "theirs").then_some(ErrorCode::Forbidden));
+    world.sync(|_| None);
+    world.restart();
+    assert_eq!((world.refused(), world.authority.after(0).max_position), (vec![], 4));
+}
+
+/// Blocks that are too large for a server that takes 4 KiB, and small ones between them.
+fn mixed(world: &mut World) {
+    let large = "l".repeat(5000);
+    let texts: Vec<&str> = (0..48).map(|n| if n % 2 == 0 { &large[..] } else { "small" }).collect();
+    world.write("f", &texts);
+}
+
+#[test]
+fn refused_blocks_that_are_named_hold_up_nothing() {
+    let mut world = World::new(Limits { data_bytes_max: 4096, ..Limits::default() });
+    mixed(&mut world);
+    let appends = world.sync_at_once();
+    assert!(appends <= 60, "{appends} appends for 48 blocks");
+    let refused = world.refused();
+    assert_eq!((refused.len(), refused[0].1, world.authority.after(0).max_position), (1, 24, 24));
+    assert!(world.status().is_done());
+}
+
+#[test]
+fn blocks_that_are_too_large_for_the_server_are_set_aside_without_being_sent() {
+    let limits = Limits { data_bytes_max: 4096, ..Limits::default() };
+    let mut world = World::new(limits.clone());
+    mixed(&mut world);
+    world.replica().set_limits(&id("space"), limits);
+    assert_eq!(world.sync_at_once(), 1);
+    let refused = world.refused();
+    assert_eq!((refused.len(), refused[0].1, world.authority.after(0).max_position), (1, 24, 24));
+    assert!(refused[0].2.contains("5000 bytes") && refused[0].2.contains("4096"), "{refused:?}");
 }
