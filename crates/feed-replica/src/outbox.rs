@@ -36,8 +36,8 @@ pub(crate) struct Batch {
 pub(crate) struct Size {
     pub(crate) blocks_max: usize,
     pub(crate) bytes_max: usize,
-    /// Largest data of one block that the authority takes.
-    pub(crate) data_bytes_max: usize,
+    /// Largest data of one block that the authority takes, in bytes.
+    pub(crate) largest_data: usize,
 }
 
 const PENDING: &str = "FROM blocks b INDEXED BY blocks_unpositioned WHERE b.spaceKey = ?1 AND b.position IS NULL \
@@ -132,8 +132,8 @@ impl Outbox<'_> {
                 continue;
             }
             let data_bytes = block.data.0.len();
-            if data_bytes > size.data_bytes_max {
-                let most = size.data_bytes_max;
+            if data_bytes > size.largest_data {
+                let most = size.largest_data;
                 batch
                     .unsendable
                     .push((row, format!("the block has {data_bytes} bytes, and the server takes {most}")));

@@ -275,16 +275,13 @@ impl Replica {
         })?;
         // By the clock here: the authority's may be far off. If it ends earlier over there, that will be said.
         let expires_at = self.now_ms() + self.options.subscription_ms;
-        match feeds {
-            Some(feeds) => {
-                let feeds = feeds.clone();
-                session.subscription = Some(Subscription { id, expires_at, feeds, is_attached: true });
-                session.tail_unheard = None;
-            }
-            None => {
-                session.watch = Some((id, expires_at));
-                session.watch_unheard = None;
-            }
+        if let Some(feeds) = feeds {
+            let feeds = feeds.clone();
+            session.subscription = Some(Subscription { id, expires_at, feeds, is_attached: true });
+            session.tail_unheard = None;
+        } else {
+            session.watch = Some((id, expires_at));
+            session.watch_unheard = None;
         }
         Ok(if is_other { Taken::Discarded } else { Taken::Done })
     }

@@ -165,7 +165,7 @@ impl Replica {
         let behind = self.behind(session, view);
         let choice = if is_tail_due && (behind.is_none() || !session.is_others_turn) {
             session.is_others_turn = true;
-            self.tail_page(session, view)
+            Some(self.tail_page(session, view))
         } else {
             session.is_others_turn = false;
             behind
@@ -226,16 +226,15 @@ impl Replica {
     }
 
     /// A page of the tail lane: by its subscription, or by the names of its feeds where that was refused.
-    fn tail_page(&self, session: &Session, view: &View) -> Choice {
+    fn tail_page(&self, session: &Session, view: &View) -> (Request, Kind) {
         let cursor = view.state.tail.position;
-        let (subscription_id, feed_ids, feeds) = match &session.subscription {
-            Some(own) => (Some(own.id.clone()), None, own.feeds.clone()),
+        let (subscription_id, feed_ids, feeds) = if let Some(own) = &session.subscription {
+            (Some(own.id.clone()), None, own.feeds.clone())
+        } else {
             // As many as a message names; the others are behind once this page is taken over.
-            None => {
-                let tail = view.lanes.iter().filter(|lane| lane.is_tail()).take(NAMES_HARD_MAX);
-                let (names, feeds) = tail.map(|lane| (lane.feed_id.clone(), lane.feed)).unzip();
-                (None, Some(names), feeds)
-            }
+            let tail = view.lanes.iter().filter(|lane| lane.is_tail()).take(NAMES_HARD_MAX);
+            let (names, feeds) = tail.map(|lane| (lane.feed_id.clone(), lane.feed)).unzip();
+            (None, Some(names), feeds)
         };
         let request = QueryRequest {
             cursor: Some(cursor),
@@ -244,7 +243,7 @@ impl Replica {
             limit: Some(session.page_blocks.unwrap_or(self.options.page_blocks)),
             ..expecting(&view.state)
         };
-        Some((Request::Query(request), Kind::Tail { cursor, feeds }))
+        (Request::Query(request), Kind::Tail { cursor, feeds })
     }
 
     /// A page of the feeds that are furthest behind.
@@ -290,8 +289,8 @@ impl Replica {
             // A message is in one frame, and its blocks count more than they mostly take there.
             bytes_max = bytes_max.min(limits.append_bytes_max).min(limits.frame_bytes_max / 4 * 3);
         }
-        let data_bytes_max = session.limits.as_ref().map_or(usize::MAX, |limits| limits.data_bytes_max);
-        let size = Size { blocks_max, bytes_max, data_bytes_max };
+        let largest_data = session.limits.as_ref().map_or(usize::MAX, |limits| limits.data_bytes_max);
+        let size = Size { blocks_max, bytes_max, largest_data };
         let mut batch = batch(connection, &outbox, (&session.suspect, false), size, now_ms)?;
         let mut idle_until_ms = now_ms + PUSH_IDLE_MS;
         if batch.rows.is_empty() && !session.suspect.is_empty() {
