@@ -207,9 +207,10 @@ impl Account {
 
     fn commit(&mut self, event: Commit, context: &Context<'_>) -> Step {
         let mut step = Step::default();
-        if self.waiting.is_some() && self.chain.is_none() {
+        if self.waiting.is_some() && self.known_chain().is_none() {
             // Nothing is known to judge it by, but soon will be: it is no first sighting.
             match commit::check_envelope(&event.repo, &event.rev, context.now_us, context.rules) {
+                Ok(_) if self.is_replay(&event.rev) => step.notes.push(Note::Replay),
                 Ok(_) => {
                     self.miss(Cause::Chain, &event.rev, context, &mut step);
                     self.hold(event, context, &mut step);
@@ -219,6 +220,11 @@ impl Account {
             return step;
         }
         match self.judge(&event, context) {
+            // It holds without what is missing before it, and would hide that.
+            Verdict::Verified(verified) if verified.legacy && self.waiting.is_some() => {
+                self.miss(Cause::Chain, &event.rev, context, &mut step);
+                self.hold(event, context, &mut step);
+            }
             Verdict::Verified(verified) => self.advance(verified, &mut step),
             Verdict::Replay => step.notes.push(Note::Replay),
             Verdict::Rejected(reject) => self.refuse(reject, context, &mut step),
@@ -287,10 +293,10 @@ impl Account {
                 return step;
             }
         };
-        if self.chain.as_ref().is_some_and(|chain| event.rev <= chain.rev) {
+        if self.is_replay(&event.rev) {
             return Step::note(Note::Replay);
         }
-        let known = self.chain.as_ref().map(|chain| chain.data);
+        let known = self.known_chain().map(|chain| chain.data);
         let object = sync_commit(&event.blocks, rules);
         let is_readable = object.is_some();
         let Some(object) = object.filter(|object| Some(object.data) == known) else {
@@ -317,8 +323,38 @@ impl Account {
         step
     }
 
+    fn is_replay(&self, rev: &str) -> bool {
+        self.chain.as_ref().is_some_and(|chain| rev <= chain.rev.as_str())
+    }
+
+    /// How far the repository is known, unless it is to be archived anew: then what is known follows from nothing that a
+    /// reader still has.
+    fn known_chain(&self) -> Option<&Chain> {
+        self.chain.as_ref().filter(|_| !self.is_anew())
+    }
+
+    fn is_anew(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.repair.anew)
+    }
+
     fn is_inactive(&self) -> bool {
         self.hosting.as_ref().is_some_and(|hosting| !hosting.active)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.hosting.as_ref().is_some_and(|hosting| !hosting.active && hosting.status == "deleted")
+    }
+
+    /// From now on the account is hosted like this. If it was deleted before, whoever keeps records has dropped them, also
+    /// those of a repository that was fetched for an earlier reason and is newer than the deletion: what the relay tells of
+    /// those revisions is known, and would not be archived again.
+    fn set_hosting(&mut self, hosting: Hosting, context: &Context<'_>, step: &mut Step) {
+        step.changes.push(Change::Hosting(self.did.clone(), hosting.clone()));
+        let was_deleted = self.is_deleted();
+        self.hosting = Some(hosting);
+        if was_deleted && !self.is_deleted() && self.chain.is_some() {
+            self.miss_all(context, step);
+        }
     }
 
     fn identity(&mut self, event: &Marker) -> Step {
@@ -358,8 +394,7 @@ impl Account {
         if applied.is_none_or(|known| seq > known) {
             let status = event.status.clone().unwrap_or_default();
             let hosting = Hosting { active: event.active, status, seq, time: event.time.clone() };
-            step.changes.push(Change::Hosting(self.did.clone(), hosting.clone()));
-            self.hosting = Some(hosting);
+            self.set_hosting(hosting, context, &mut step);
         }
         self.answered(Asks { account: true, ..Asks::default() }, &mut step);
         if event.active && self.waiting.is_some() {
@@ -373,6 +408,9 @@ impl Account {
     pub fn dropped(&mut self, rev: &str, asks: Asks, context: &Context<'_>) -> Step {
         let mut step = Step::default();
         self.miss(Cause::Dropped, rev, context, &mut step);
+        if !rev.is_empty() || !asks.any() {
+            self.needs_repository(Cause::Dropped, &mut step);
+        }
         self.ask(asks, context, &mut step);
         step
     }

@@ -241,8 +241,8 @@ impl Pipeline {
                 self.counters.count(Counter::BackPressure);
                 queues.want(Room::Of(did.as_str().into()));
                 self.room.wait_for(&mut queues, LOOK_AGAIN);
-            } else if let Some(dropped) = queues.drop_one(&did) {
-                self.note_dropped(&mut queues, &did, dropped);
+            } else if let Some((at, dropped)) = queues.drop_one(&did) {
+                self.note_dropped(&mut queues, &did, at, dropped);
             }
         }
     }
@@ -264,8 +264,9 @@ impl Pipeline {
         }
     }
 
-    /// A dropped event leaves its number behind until the repair that makes up for it is stored.
-    fn note_dropped(&self, queues: &mut Queues<Task>, did: &str, dropped: Task) {
+    /// A dropped event leaves its number behind until the repair that makes up for it is stored. The note stands before all
+    /// commits that wait: else the first of them could be taken for the first of the account.
+    fn note_dropped(&self, queues: &mut Queues<Task>, did: &str, at: usize, dropped: Task) {
         let Task::Event(dropped) = dropped else {
             return;
         };
@@ -290,12 +291,11 @@ impl Pipeline {
         #[cfg(feature = "planted-bugs")]
         if is_planted(Bug::DropKeepsNumber) {
             let note = Task::Dropped { seqs: Vec::new(), rev: new_rev.to_owned(), asks: new_asks };
-            queues.offer(did, note);
+            queues.leave(did, at, note);
             return;
         }
         let note = Task::Dropped { seqs: vec![dropped.seq()], rev: new_rev.to_owned(), asks: new_asks };
-        let offered = queues.offer(did, note);
-        debug_assert!(matches!(offered, Offer::Queued), "what was made here is not refused");
+        queues.leave(did, at, note);
     }
 
     /// A number that asks for nothing.

@@ -132,12 +132,23 @@ impl<T: Item> Queues<T> {
         Offer::Queued
     }
 
-    /// Takes the item out of a full queue that is missed least.
-    pub fn drop_one(&mut self, account: &str) -> Option<T> {
+    /// Takes the item out of a full queue that is missed least, and says at which place it was.
+    pub fn drop_one(&mut self, account: &str) -> Option<(usize, T)> {
         let queue = self.waiting.get_mut(account)?;
-        let dropped = queue.remove(least_missed(queue)?)?;
+        let at = least_missed(queue)?;
+        let dropped = queue.remove(at)?;
         self.bytes -= dropped.cost();
-        Some(dropped)
+        Some((at, dropped))
+    }
+
+    /// Puts a note of what was dropped where it was: what stands behind it came later, and is not to be judged before.
+    /// `at` is what [`Self::drop_one`] has just said of this account.
+    pub fn leave(&mut self, account: &str, at: usize, note: T) {
+        debug_assert_eq!(note.class(), Class::Fixed, "what is counted is offered");
+        if let Some(queue) = self.waiting.get_mut(account) {
+            self.bytes += note.cost();
+            queue.insert(at.min(queue.len()), note);
+        }
     }
 
     /// The item of an account that `find` picks, to be changed in place; its cost must stay.
@@ -292,9 +303,14 @@ mod tests {
                 Offer::Queued,
                 "what was made here is not refused"
             );
-            let dropped = queues.drop_one("a").expect("one");
-            assert_eq!(dropped.1 as usize, gone, "{classes:?}");
+            let (at, dropped) = queues.drop_one("a").expect("one");
+            assert_eq!((at, dropped.1 as usize), (gone, gone), "{classes:?}");
+            queues.leave("a", at, Thing(Fixed, 97));
             assert_eq!(queues.offer("a", thing(99)), Offer::Queued);
+            let (account, first) = queues.take().expect("an account");
+            let rest = std::iter::from_fn(|| queues.next(&account));
+            let all: Vec<u32> = std::iter::once(first).chain(rest).map(|thing| thing.1).collect();
+            assert_eq!(all.iter().position(|number| *number == 97), Some(gone), "{classes:?}: {all:?}");
         }
     }
 
@@ -354,12 +370,13 @@ mod tests {
         assert_eq!(offered == Offer::Full(thing.clone()), is_full);
         if is_full {
             let expected = model.least_missed(account).expect("one that counts");
-            let expected = model.waiting.get_mut(account).expect("a queue").remove(expected);
-            assert_eq!(queues.drop_one(account), Some(expected.clone()));
-            model.dropped.push(expected.1);
+            let at = expected;
             let note = Thing(Class::Fixed, u32::MAX);
-            assert_eq!(queues.offer(account, note.clone()), Offer::Queued);
-            model.waiting.entry(account.to_owned()).or_default().push(note);
+            let place = &mut model.waiting.get_mut(account).expect("a queue")[at];
+            let expected = std::mem::replace(place, note.clone());
+            assert_eq!(queues.drop_one(account), Some((at, expected.clone())));
+            model.dropped.push(expected.1);
+            queues.leave(account, at, note);
             offered = queues.offer(account, thing.clone());
         }
         assert_eq!(offered, Offer::Queued);

@@ -48,10 +48,12 @@ pub enum Cause {
     Sync,
     /// The account's key could not be found out, so its commits wait.
     Unresolved,
+    /// The account is there again behind its deletion, at which whoever keeps records has dropped them.
+    Deleted,
 }
 
 impl Cause {
-    const ALL: [Self; 4] = [Self::Dropped, Self::Chain, Self::Sync, Self::Unresolved];
+    const ALL: [Self; 5] = [Self::Dropped, Self::Chain, Self::Sync, Self::Unresolved, Self::Deleted];
 
     /// The cause as a label.
     pub const fn label(self) -> &'static str {
@@ -60,6 +62,7 @@ impl Cause {
             Self::Chain => "chain",
             Self::Sync => "sync",
             Self::Unresolved => "unresolved",
+            Self::Deleted => "deleted",
         }
     }
 }
@@ -89,11 +92,8 @@ impl Asks {
         u8::from(self.account) | u8::from(self.identity) << 1
     }
 
-    const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            1..=3 => Some(Self { account: byte & 1 != 0, identity: byte & 2 != 0 }),
-            _ => None,
-        }
+    const fn from_byte(byte: u8) -> Self {
+        Self { account: byte & 1 != 0, identity: byte & 2 != 0 }
     }
 }
 
@@ -125,7 +125,12 @@ pub struct Repair {
     pub due_ms: u64,
     /// What else is to be found out.
     pub asks: Asks,
+    /// Nothing that is archived of the repository counts any more: it is archived anew, also if it is the known one.
+    pub anew: bool,
 }
+
+/// The bit beside those of [`Asks`] that says [`Repair::anew`].
+const ANEW: u8 = 4;
 
 /// A change of what is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,7 +281,8 @@ impl Repair {
         value.extend_from_slice(&self.stale.to_be_bytes());
         value.extend_from_slice(&self.due_ms.to_be_bytes());
         push_text(&mut value, cut(&self.target));
-        value.extend(self.asks.any().then(|| self.asks.to_byte()));
+        let more = self.asks.to_byte() | if self.anew { ANEW } else { 0 };
+        value.extend((more != 0).then_some(more));
         value
     }
 
@@ -289,12 +295,13 @@ impl Repair {
         let stale = u32::from_be_bytes(parts.take()?);
         let due_ms = u64::from_be_bytes(parts.take()?);
         let target = parts.text()?;
-        let asks = match parts.rest {
-            [] => Asks::default(),
-            [byte] => Asks::from_byte(*byte).ok_or(parts.invalid())?,
+        let more = match parts.rest {
+            [] => 0,
+            [more @ 1..=7] => *more,
             _ => return Err(parts.invalid()),
         };
-        Ok(Self { cause, target, attempts, stale, due_ms, asks })
+        let (asks, anew) = (Asks::from_byte(more), more & ANEW != 0);
+        Ok(Self { cause, target, attempts, stale, due_ms, asks, anew })
     }
 }
 
@@ -385,15 +392,18 @@ mod tests {
     use super::*;
 
     fn repair() -> impl Strategy<Value = Repair> {
-        (0..4_usize, "[a-z2-7]{0,13}", any::<u32>(), any::<u32>(), any::<u64>(), any::<(bool, bool)>())
-            .prop_map(|(cause, target, attempts, stale, due_ms, (account, identity))| Repair {
+        let flags = any::<(bool, bool, bool)>();
+        (0..5_usize, "[a-z2-7]{0,13}", any::<u32>(), any::<u32>(), any::<u64>(), flags).prop_map(
+            |(cause, target, attempts, stale, due_ms, (account, identity, anew))| Repair {
                 cause: Cause::ALL[cause],
                 target,
                 attempts,
                 stale,
                 due_ms,
                 asks: Asks { account, identity },
-            })
+                anew,
+            },
+        )
     }
 
     proptest! {
@@ -440,10 +450,11 @@ mod tests {
             stale: 0,
             due_ms: 7,
             asks: Asks::default(),
+            anew: false,
         };
         let stored = repair.encode();
         assert_eq!(stored, [&[VERSION, 0][..], &[0; 8], &7_u64.to_be_bytes(), &[0]].concat());
-        for more in [&[0][..], &[4], &[1, 1]] {
+        for more in [&[0][..], &[8], &[255], &[1, 1]] {
             assert!(Repair::decode(&[&stored[..], more].concat()).is_err(), "{more:?}");
         }
     }

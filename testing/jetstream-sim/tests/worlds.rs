@@ -141,6 +141,44 @@ fn keys_that_were_rotated_before_the_beginning_lose_nothing() {
     }
 }
 
+/// Whoever is behind fetches repositories that are newer than the deletion of their account which it reads next. A reader drops
+/// them there, and has them all in the end.
+#[test]
+fn a_repository_of_today_comes_again_behind_a_deletion_of_the_past() {
+    for seed in 41..44 {
+        let mut setting = Setting::new(Config::small(seed), config(4), 2).expect("a setting");
+        setting.run(60);
+        setting.settle().expect("it comes to rest");
+        setting.stop().expect("it was well");
+        let mut back = 0;
+        for account in 0..12 {
+            // What is signed with the key of before is refused of an account that nobody knows; a commit that is missing is
+            // one that does not follow.
+            let put = Operation::Put { path: "app.bsky.feed.like/unseen".to_owned(), record: None };
+            let silent = Act::Write { account, operations: vec![put], silent: true, missing_block: None };
+            if setting.act(Act::Burst { account, commits: 2 }).is_err() {
+                continue;
+            }
+            let cause = if account % 2 == 0 { Act::Rotate { account, announce: true } } else { silent };
+            setting.act(cause).expect("it can be done");
+            setting.act(Act::Burst { account, commits: 1 }).expect("it can be done");
+            for _ in 0..=account % 2 {
+                setting.act(Act::Account { account, status: Status::Deleted }).expect("it can be done");
+                setting.act(Act::Account { account, status: Status::Active }).expect("it can be done");
+                setting.act(Act::Burst { account, commits: 2 }).expect("it can be done");
+            }
+            back += 1;
+        }
+        assert!(back > 3, "{back}");
+        setting.start().expect("it starts");
+        setting.conclude().expect("it comes to rest");
+        setting.stop().expect("it was well");
+        setting.tell_repairs();
+        setting.check_fold().expect("the truth");
+        check_repairs(&setting);
+    }
+}
+
 #[test]
 fn connections_that_end_repeat_and_babble_lose_and_double_nothing() {
     for seed in 0..4 {
@@ -457,6 +495,39 @@ fn one_account_that_floods_is_dropped_from_and_repaired_or_waited_for() {
         let missing = truth.iter().filter(|(path, cid)| folded[&did].get(*path) != Some(cid)).count();
         assert!(lossless || missing == 0, "{missing} records are missing");
     }
+}
+
+/// Nobody has looked at an account yet when its queue is full: the oldest commit that is left is not its first.
+#[test]
+fn the_first_commits_of_an_account_that_found_no_room_are_made_up_for() {
+    let mut ingest = config(2);
+    ingest.pipeline.lossless = false;
+    ingest.pipeline.rules.limits.queue_events = 8;
+    let mut setting = Setting::new(steady(29), ingest, 5).expect("a setting");
+    // Everybody who could look at it waits for the keys of others.
+    setting.internet.hold_lookups(true);
+    for account in 1..3 {
+        setting.act(Act::Burst { account, commits: 1 }).expect("it can be done");
+    }
+    while setting.count(Counter::Lookups) < 2 {
+        std::thread::yield_now();
+    }
+    setting.act(Act::Burst { account: 0, commits: 40 }).expect("it can be done");
+    while setting.count(Counter::Received) < 42 {
+        std::thread::yield_now();
+    }
+    setting.internet.hold_lookups(false);
+    setting.settle().expect("it comes to rest");
+    assert_eq!(setting.count(Counter::QueueDropped), 32);
+    setting.stop().expect("it was well");
+    assert_eq!(setting.tell_repairs(), 1);
+    setting.check_fold().expect("the truth");
+    check_repairs(&setting);
+    let did = setting.world.lock().account(0).expect("one").did().to_string();
+    let folded = alluvium_jetstream_sim::fold(&setting.archive.rows());
+    let world = setting.world.lock();
+    let truth = world.truth(world.account(0).expect("one"));
+    assert_eq!(folded[&did].len(), truth.len(), "all records, whatever the model says of repairs");
 }
 
 /// The bodies of an account's rows of a kind, and which of them no relay sent.

@@ -37,7 +37,7 @@ const SERVE: &[Row] = &[
     ("write-timeout", &["0", "3601", "5s"], "from 1 to 3600"),
     ("no-deflate", &[], ""),
     ("segment-max-age", &["-1", "31536001"], "from 0 to 31536000"),
-    ("segment-bytes", &["0", "4095", "1099511627777", "1MiB"], "from 4096 to 1099511627776"),
+    ("segment-bytes", &["0", "511", "1099511627777", "1MiB"], "from 512 to 1099511627776"),
     ("block-rows", &["0", "262145"], "from 1 to 262144"),
     ("write-queue-bytes", &["0", "1048575", "1099511627777"], "from 1048576 to 1099511627776"),
     ("disk-free-min", &["", "100%", "much", "1MB"], "expected"),

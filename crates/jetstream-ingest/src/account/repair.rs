@@ -19,8 +19,8 @@ impl Account {
         let waiting = self.waiting.get_or_insert_with(|| {
             step.schedule = Some(Schedule::At(context.now_ms()));
             let due_ms = context.now_ms();
-            let repair =
-                Repair { cause, target: String::new(), attempts: 0, stale: 0, due_ms, asks: Asks::default() };
+            let (target, asks) = (String::new(), Asks::default());
+            let repair = Repair { cause, target, attempts: 0, stale: 0, due_ms, asks, anew: false };
             Waiting { repair, sync: None, commits: VecDeque::new() }
         });
         if step.schedule.is_some() || rev > waiting.repair.target.as_str() {
@@ -38,6 +38,16 @@ impl Account {
         }
     }
 
+    /// Nothing that is archived of the repository counts any more: it is to be fetched, and archived whatever it is.
+    pub(super) fn miss_all(&mut self, context: &Context<'_>, step: &mut Step) {
+        self.miss(Cause::Deleted, "", context, step);
+        self.needs_repository(Cause::Deleted, step);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.repair.anew = true;
+        }
+        self.reschedule(context.now_ms(), step);
+    }
+
     /// Keeps a commit until the repair. What does not fit is dropped: the repair brings what it brought.
     pub(super) fn hold(&mut self, event: Commit, context: &Context<'_>, step: &mut Step) {
         let Some(waiting) = &mut self.waiting else {
@@ -53,6 +63,7 @@ impl Account {
         if held.saturating_add(cost) > limits.pending_bytes {
             release(context.pending_bytes, cost);
             step.notes.push(Note::PendingDropped);
+            self.needs_repository(Cause::Dropped, step);
             return;
         }
         waiting.commits.push_back(event);
@@ -61,6 +72,7 @@ impl Account {
         {
             release(context.pending_bytes, Event::Commit(oldest).cost());
             step.notes.push(Note::PendingDropped);
+            self.needs_repository(Cause::Dropped, step);
         }
     }
 
@@ -89,6 +101,9 @@ impl Account {
         if self.needs_no_repository(context, &mut step) {
             return step;
         }
+        // One that was deleted and is away now in another way may come back, and is owed whole then.
+        let may_return = self.is_anew() && self.is_inactive() && !self.is_deleted();
+        let failure = if may_return { FetchFailure::Unavailable } else { failure };
         let Some(waiting) = &mut self.waiting else {
             return step;
         };
@@ -109,11 +124,11 @@ impl Account {
     }
 
     /// From now on no key makes up for it.
-    fn needs_repository(&mut self, step: &mut Step) {
+    pub(super) fn needs_repository(&mut self, cause: Cause, step: &mut Step) {
         if let Some(waiting) = &mut self.waiting
             && waiting.repair.cause == Cause::Unresolved
         {
-            waiting.repair.cause = Cause::Dropped;
+            waiting.repair.cause = cause;
             step.changes.push(Change::Repair(self.did.clone(), Some(waiting.repair.clone())));
         }
     }
@@ -122,7 +137,7 @@ impl Account {
     /// gives out. Behind a deletion they would bring records back to life.
     fn needs_no_repository(&mut self, context: &Context<'_>, step: &mut Step) -> bool {
         let for_key = self.waiting.as_ref().is_some_and(|waiting| waiting.repair.cause == Cause::Unresolved);
-        let deleted = self.hosting.as_ref().is_some_and(|hosting| hosting.status == "deleted");
+        let deleted = self.is_deleted();
         #[cfg(feature = "planted-bugs")]
         let deleted = deleted || (is_planted(Bug::InactiveIsDeleted) && self.is_inactive());
         if !for_key || deleted {
@@ -161,7 +176,7 @@ impl Account {
             Some(chain) if fetched.rev == chain.rev && fetched.data != chain.data => {
                 return self.fetch_failed(FetchFailure::Refused, context);
             }
-            Some(chain) if fetched.data == chain.data => {
+            Some(chain) if fetched.data == chain.data && !self.is_anew() => {
                 if fetched.rev > chain.rev {
                     self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, &mut step);
                 }
@@ -170,7 +185,9 @@ impl Account {
         }
         #[cfg(feature = "planted-bugs")]
         let replaced = step.rows.len();
-        self.drain(context, &mut step);
+        if !self.is_anew() {
+            self.drain(context, &mut step);
+        }
         #[cfg(feature = "planted-bugs")]
         if is_planted(Bug::RepairBehind) {
             step.rows.rotate_left(replaced);
@@ -200,6 +217,9 @@ impl Account {
             step.rows.retain(|row| row.kind != Kind::Sync);
         }
         step.notes.push(Note::Resynced);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.repair.anew = false;
+        }
         self.set_chain(Chain { rev: fetched.rev, data: fetched.data }, step);
     }
 
@@ -213,7 +233,7 @@ impl Account {
                     self.refuse(reject, context, step);
                     if self.chain.is_none() {
                         // What follows would be taken for the first of the account: it waits for the repository as well.
-                        self.needs_repository(step);
+                        self.needs_repository(Cause::Dropped, step);
                         release(context.pending_bytes, Event::Commit(event).cost());
                         return;
                     }
@@ -235,7 +255,7 @@ impl Account {
         let Some(waiting) = &mut self.waiting else {
             return;
         };
-        if waiting.commits.is_empty() && known >= waiting.repair.target {
+        if waiting.commits.is_empty() && known >= waiting.repair.target && !waiting.repair.anew {
             self.finish(Note::Repaired, context, step);
             return;
         }

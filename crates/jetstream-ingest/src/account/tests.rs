@@ -1,6 +1,8 @@
 //! Every rule of verification, by table; then accounts over several events.
 
 mod commits;
+mod deleted;
+mod dropped;
 mod markers;
 mod refused;
 mod repairs;

@@ -128,8 +128,7 @@ impl Account {
             seq: self.hosting.as_ref().map_or(0, |known| known.seq),
             time: time(context.now_us),
         };
-        step.changes.push(Change::Hosting(self.did.clone(), hosting.clone()));
-        self.hosting = Some(hosting);
+        self.set_hosting(hosting, context, step);
     }
 }
 

@@ -44,7 +44,7 @@ impl Drop for Ended {
     }
 }
 
-/// Recovery comes to no end while the file that it begins with is a pipe that nobody writes to.
+/// Recovery comes to no end while `strace` holds up whoever opens the file that it begins with.
 fn recovering(binary: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let data = scratch.path().join("data");
@@ -58,9 +58,14 @@ fn recovering(binary: &Path) -> Result<()> {
         .filter_map(|entry| entry.ok().map(|entry| entry.path().join("MANIFEST")))
         .find(|path| path.is_file())
         .context("no manifest")?;
-    let kept = manifest.with_extension("kept");
-    fs::rename(&manifest, &kept)?;
-    tools::run(Command::new("mkfifo").arg(&manifest))?;
+    tools::debian_tool("strace")?;
+    let traced = manifest.to_str().context("a path as text")?;
+    // `-D` makes the server, not strace, the child that is ended.
+    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-P", traced, "-e", "trace=openat"];
+    let held_up = ["-e", "inject=openat:delay_enter=600000000"];
+    let plain = launch.program.clone();
+    launch.program =
+        strace.iter().chain(&held_up).map(|&word| word.to_owned()).chain(plain.clone()).collect();
     let stuck = Ended(launch.spawn()?);
     for address in [own, launch.listen] {
         wait_until("it listens", || Ok(Connection::open(address).is_ok()))?;
@@ -70,8 +75,7 @@ fn recovering(binary: &Path) -> Result<()> {
     let shown = scrape(own)?;
     ensure!(shown.value("alluvium_ready", &[]) == Some(0.0), "ready, by the metrics");
     drop(stuck);
-    fs::remove_file(&manifest)?;
-    fs::rename(&kept, &manifest)?;
+    launch.program = plain;
     let server = launch.start()?;
     for address in [own, server.address] {
         ensure!(ask(address, "/readyz")?.0 == 200, "{address}: not ready");

@@ -132,13 +132,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "worlds",
         "connections_that_end_repeat_and_babble_lose_and_double_nothing",
     ),
-    of(
+    hanging(of(
         &["029"],
         Bug::ContinuationPlusOne,
         CLIENT,
         "it",
         "reading::archive_then_live_is_everything_that_passes_once_and_in_order",
-    ),
+    )),
     of(
         &["030"],
         Bug::CutSaysSegment,

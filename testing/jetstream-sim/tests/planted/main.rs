@@ -60,7 +60,7 @@ fn build() -> Programs {
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     command.args(["--features", "alluvium-jetstream-sim/planted-bugs"]);
     // Of each only what has a test in the list, and never this one.
-    command.args(["--lib", "--test", "it", "--test", "worlds"]);
+    command.args(["--lib", "--test", "it", "--test", "worlds", "--test", "power"]);
     let output = command.stderr(Stdio::inherit()).output().expect("cargo runs");
     assert!(output.status.success(), "the tests cannot be built");
     let messages = String::from_utf8(output.stdout).expect("text");

@@ -33,7 +33,7 @@ const FILTER_DIDS_MAX: u64 = 1_000_000_000;
 /// A terabyte, for everything that is a file or goes through one.
 const BYTES_MAX: u64 = 1 << 40;
 /// Less than this is a file for each block or two.
-const SEGMENT_BYTES_MIN: u64 = 4096;
+const SEGMENT_BYTES_MIN: u64 = 512;
 /// One event of the longest kind.
 const WRITE_QUEUE_BYTES_MIN: u64 = 1 << 20;
 /// As many as a block of the format can have.

@@ -211,7 +211,7 @@ fn an_account_that_went_away_is_not_brought_back_to_life() {
 /// it, not even after a restart.
 #[test]
 fn a_repository_that_was_fetched_before_the_deletion_brings_nothing_behind_it() {
-    for cause in [Cause::Chain, Cause::Dropped, Cause::Sync, Cause::Unresolved] {
+    for cause in [Cause::Chain, Cause::Dropped, Cause::Sync, Cause::Unresolved, Cause::Deleted] {
         for restarted in [false, true] {
             let (mut author, mut known, third) = after_a_gap();
             match cause {
@@ -220,6 +220,10 @@ fn a_repository_that_was_fetched_before_the_deletion_brings_nothing_behind_it() 
                     known.with(|account, context| account.dropped(&third.rev, Asks::default(), context));
                 }
                 Cause::Sync => drop(known.take(Event::Sync(author.sync()))),
+                Cause::Deleted => {
+                    known.take(Event::Account(author.account(false, Some("deleted"))));
+                    known.take(Event::Account(author.account(true, None)));
+                }
                 Cause::Unresolved => {
                     known.directory.set(&author, Err(LookupError::Failed), Err(LookupError::Failed));
                     known.account = Account::new(author.did.as_str(), Stored::default());
