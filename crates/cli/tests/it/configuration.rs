@@ -38,6 +38,7 @@ fn a_file_may_say_yes_and_no_in_the_words_of_toml() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the files of a configuration are real ones")]
 fn a_check_reads_the_files_that_a_configuration_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");

@@ -35,16 +35,7 @@ pub fn restore(
         refuse_overlap(backup, target)?;
     }
     let manifest = read_manifest(env, backup)?;
-    let has_store = manifest.files.iter().any(|file| file.path == STORE);
-    match (has_store, store) {
-        (true, None) => {
-            return Err(KeepFault::Store(
-                "the backup has the file of a SQLite store: say with --store where it goes",
-            ));
-        }
-        (false, Some(_)) => return Err(KeepFault::Store("the backup has no file of a SQLite store")),
-        (true, Some(_)) | (false, None) => {}
-    }
+    refuse_store(&manifest, store)?;
     refuse_others(backup, &manifest)?;
     let is_there = disk.exists(dir).map_err(KeepFault::disk(dir))?;
     if is_there && !disk.list(dir).map_err(KeepFault::disk(dir))?.is_empty() {
@@ -109,6 +100,18 @@ pub fn restore(
 fn is_mount(dir: &Path) -> Result<bool, KeepFault> {
     let device = |path: &Path| path.metadata().map(|about| about.dev()).map_err(KeepFault::disk(path));
     Ok(device(dir)? != device(parent(dir))?)
+}
+
+/// Whoever has the file of a store must have a place for it, and nobody else.
+fn refuse_store(manifest: &Manifest, store: Option<&Path>) -> Result<(), KeepFault> {
+    let has_store = manifest.files.iter().any(|file| file.path == STORE);
+    match (has_store, store) {
+        (true, None) => {
+            Err(KeepFault::Store("the backup has the file of a SQLite store: say with --store where it goes"))
+        }
+        (false, Some(_)) => Err(KeepFault::Store("the backup has no file of a SQLite store")),
+        (true, Some(_)) | (false, None) => Ok(()),
+    }
 }
 
 /// A file that the manifest does not name is none of the backup.
