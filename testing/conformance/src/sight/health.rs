@@ -1,6 +1,5 @@
 //! `/healthz` and `/readyz`: during recovery, in between, on a full disk, and while the server stops.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -44,7 +43,7 @@ impl Drop for Ended {
     }
 }
 
-/// Recovery comes to no end while `strace` holds up whoever opens the file that it begins with.
+/// Recovery comes to no end while `strace` holds up whoever locks the data directory.
 fn recovering(binary: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let data = scratch.path().join("data");
@@ -54,15 +53,10 @@ fn recovering(binary: &Path) -> Result<()> {
     launch.listen = server.address;
     Connection::open(server.address)?.send("PUT", "a", &[TEXT], b"kept")?.expect(&[201], "create")?;
     server.stop()?;
-    let manifest = fs::read_dir(data.join("streams"))?
-        .filter_map(|entry| entry.ok().map(|entry| entry.path().join("MANIFEST")))
-        .find(|path| path.is_file())
-        .context("no manifest")?;
     tools::debian_tool("strace")?;
-    let traced = manifest.to_str().context("a path as text")?;
     // `-D` makes the server, not strace, the child that is ended.
-    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-P", traced, "-e", "trace=openat"];
-    let held_up = ["-e", "inject=openat:delay_enter=600000000"];
+    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=flock"];
+    let held_up = ["-e", "inject=flock:delay_enter=600000000"];
     let plain = launch.program.clone();
     launch.program =
         strace.iter().chain(&held_up).map(|&word| word.to_owned()).chain(plain.clone()).collect();
