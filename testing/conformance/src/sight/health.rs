@@ -1,5 +1,6 @@
 //! `/healthz` and `/readyz`: during recovery, in between, on a full disk, and while the server stops.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -38,6 +39,12 @@ struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        // Who is held up by strace ends only with it.
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap_or_default();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        if let Some(tracer) = tracer.and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw) {
+            drop(kill_process(tracer, Signal::KILL));
+        }
         drop(self.0.kill());
         drop(self.0.wait());
     }
