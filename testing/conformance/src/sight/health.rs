@@ -43,7 +43,7 @@ impl Drop for Ended {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap_or_default();
         let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
         if let Some(tracer) = tracer.and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw) {
-            drop(kill_process(tracer, Signal::KILL));
+            kill_process(tracer, Signal::KILL).ok();
         }
         drop(self.0.kill());
         drop(self.0.wait());
