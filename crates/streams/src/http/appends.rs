@@ -62,6 +62,8 @@ pub(super) async fn read(streams: &State, path: &StreamPath, request: &Request) 
     };
     let (from, batches) = match read(first).await {
         Ok(batches) => (first, batches),
+        // What the disk does not give is not gone.
+        Err(fault) if fault.is_fault() => return Err(fault),
         Err(_) if from.is_none() && trimmed().is_some() => (first + 1, read(first + 1).await?),
         Err(failure) => return Err(trimmed().unwrap_or(failure)),
     };
