@@ -124,10 +124,11 @@ impl Refusal {
             Self::Prune(PruneError::SpaceDeleted) => (StatusCode::GONE, "space_deleted"),
             Self::Prune(PruneError::FeedNotFound) => (StatusCode::NOT_FOUND, "feed_not_found"),
             Self::Prune(PruneError::Beyond(_)) => (StatusCode::BAD_REQUEST, "invalid_position"),
-            Self::Prune(PruneError::Full) => (StatusCode::INSUFFICIENT_STORAGE, "storage_full"),
             Self::Prune(PruneError::Unusable) => (StatusCode::INTERNAL_SERVER_ERROR, "storage_failed"),
             Self::Unreadable | Self::StoredUnreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
-            Self::Storage(StorageError::Full) => (StatusCode::INSUFFICIENT_STORAGE, "storage_full"),
+            Self::Storage(StorageError::Full) | Self::Prune(PruneError::Full) => {
+                (StatusCode::INSUFFICIENT_STORAGE, "storage_full")
+            }
             Self::Storage(StorageError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::Storage(StorageError::Stopped) | Self::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopped")
