@@ -148,6 +148,9 @@ pub struct ErrorResponse {
     /// Where to go, for `not_authority`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// The feed of which nothing can be given out from the cursor on, for `read_failed`. Of other feeds it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_id: Option<Id>,
 }
 
 impl ErrorResponse {
@@ -161,6 +164,7 @@ impl ErrorResponse {
             retryable: code.is_retryable(),
             retry_after_ms: (code.action() == ClientAction::Wait).then_some(1000),
             url: None,
+            feed_id: None,
         }
     }
 

@@ -9,6 +9,7 @@ use alluvium_feed_protocol::{Check, Id};
 use alluvium_feed_store::StoreResult;
 use alluvium_feed_store::rusqlite::Connection;
 
+use crate::session::Held;
 use crate::state::{Place, SyncState};
 
 /// A feed that is replicated.
@@ -62,11 +63,17 @@ pub(crate) fn set(
 }
 
 /// Lets feeds join the tail that have come to its cursor. An empty tail goes to the first feed, if that is no further than
-/// any answer has told. Whether anything has changed.
-pub(crate) fn join(connection: &Connection, state: &mut SyncState, lanes: &mut [Lane]) -> StoreResult<bool> {
+/// any answer has told. What is held up waits where it is. Whether anything has changed.
+pub(crate) fn join(
+    connection: &Connection,
+    state: &mut SyncState,
+    lanes: &mut [Lane],
+    held: &Held,
+) -> StoreResult<bool> {
     let mut has_changed = false;
+    let is_free = |lane: &Lane| !held.contains(lane.feed);
     if !lanes.iter().any(Lane::is_tail)
-        && let Some(first) = lanes.iter().filter_map(|lane| lane.pulled_to).min()
+        && let Some(first) = lanes.iter().filter(|lane| is_free(lane)).filter_map(|lane| lane.pulled_to).min()
         && first != state.tail.position
         && first <= state.seen.position
     {
@@ -78,7 +85,8 @@ pub(crate) fn join(connection: &Connection, state: &mut SyncState, lanes: &mut [
         state.tail = Place { position: first, check };
         has_changed = true;
     }
-    for lane in lanes.iter_mut().filter(|lane| lane.pulled_to == Some(state.tail.position)) {
+    let has_come = |lane: &Lane| lane.pulled_to == Some(state.tail.position) && is_free(lane);
+    for lane in lanes.iter_mut().filter(|lane| has_come(lane)) {
         lane.pulled_to = None;
         set(connection, lane.feed, lane.from, None)?;
         has_changed = true;

@@ -27,9 +27,10 @@ pub struct SyncStatus {
     pub stopped: Option<String>,
     /// When an answer last came.
     pub last_ok_at: Option<u64>,
-    /// What last went wrong since then, or why the authority has to be asked now and then: a subscription is refused.
+    /// What last went wrong since then; or which feed is held up, as the authority can't read a block of it; or why the
+    /// authority has to be asked now and then: a subscription is refused.
     pub last_error: Option<String>,
-    /// Feeds whose older blocks are still being fetched.
+    /// Feeds whose older blocks are still being fetched, and those that are held up.
     pub backfilling: Vec<Id>,
     /// Up to which position the replicated feeds are complete.
     pub position: u64,
@@ -60,8 +61,12 @@ impl Replica {
             };
             let refused = refusal::all(connection, &outbox, self.now_ms())?;
             let behind = lanes.iter().filter(|lane| !lane.is_tail());
-            let missing =
-                |lane: &lanes::Lane| lane.pulled_to.map_or(1, |to| state.tail.position.saturating_sub(to));
+            let is_held =
+                |lane: &lanes::Lane| session.is_some_and(|session| session.held.contains(lane.feed));
+            let missing = |lane: &lanes::Lane| {
+                let missing = lane.pulled_to.map_or(1, |to| state.tail.position.saturating_sub(to));
+                missing.max(u64::from(is_held(lane)))
+            };
             // What was pushed or announced lies after the cursor until it is pulled.
             let known = state.seen.position.max(session.map_or(0, |session| session.hinted));
             let unseen = known.saturating_sub(state.tail.position);

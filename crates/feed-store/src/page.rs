@@ -13,9 +13,9 @@ use std::collections::{BinaryHeap, HashSet};
 use alluvium_feed_protocol::Block;
 use rusqlite::Connection;
 
-use crate::StoreResult;
 use crate::blocks::{self, COLUMN_COUNT, COLUMNS, from_row};
 use crate::feeds::json;
+use crate::{StoreError, StoreResult};
 
 /// From this many feeds with news on, the space's positions are walked. Measured: near one in twenty of a thousand.
 const WIDE_FEEDS_MIN: usize = 50;
@@ -241,12 +241,16 @@ impl Filling {
         Self { page: Page::default(), limits, bytes: 0, passed: cursor }
     }
 
-    /// Reads one more block if there is room for it; whether there was.
+    /// Reads one more block if there is room for it and it is whole; whether it was taken.
     fn take<R>(&mut self, from: R, read: impl FnOnce(R) -> StoreResult<Block>) -> StoreResult<bool> {
         if self.page.blocks.len() >= self.limits.blocks_max {
             return Ok(false);
         }
-        let block = read(from)?;
+        let block = match read(from) {
+            // What is before it is given out all the same; who goes on from there is told.
+            Err(StoreError::Damaged { .. }) if !self.page.blocks.is_empty() => return Ok(false),
+            read => read?,
+        };
         let bytes = block.cost_bytes();
         if !self.page.blocks.is_empty() && self.bytes + bytes > self.limits.bytes_max {
             return Ok(false);

@@ -34,10 +34,14 @@ impl Failure {
                     "the disk is full; nothing of this request was kept",
                 )
             }
-            Self::Store(error @ StoreError::Damaged { .. }) => {
+            Self::Store(StoreError::Damaged { feed, sequence, position }) => {
+                let error = StoreError::Damaged { feed: feed.clone(), sequence, position };
                 tracing::error!(%error, "a stored block is damaged");
-                let message = "a stored block does not match its hash, and is not given out";
-                ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
+                let message = format!("{error}, and is not given out");
+                ErrorResponse {
+                    feed_id: feed,
+                    ..ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
+                }
             }
             Self::Store(error) => {
                 tracing::error!(%error, "a space failed");

@@ -1,5 +1,5 @@
 //! A feed whose old blocks an operator removes: replicas, queries and readers of it as a stream are told, what is left is
-//! whole, a damaged block goes with the rest, and it stays so over `kill -9`.
+//! whole, and it stays so over `kill -9`.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -6,7 +6,7 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::{InFlight, Kind, OpenStart, Session, Subscription, Way};
+use super::{Held, InFlight, Kind, OpenStart, Session, Subscription, Way, tell_luck};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
@@ -172,6 +172,14 @@ impl Replica {
             }
             apply::check_page(page, cursor)?;
             let up_to = page.next_cursor.min(state.tail.position);
+            let was_held = session.held.release(feeds);
+            if up_to <= cursor && was_held {
+                // It is at the tail's cursor, and goes on with that.
+                session.pull_at(now_ms);
+                ok(session, &mut state, now_ms);
+                state::store(transaction, space, &state)?;
+                return Ok(Taken::Done);
+            }
             if up_to <= cursor {
                 return Err(Unusable::Nonsense("a page that leads nowhere"));
             }
@@ -249,11 +257,16 @@ impl Replica {
         if list.next_after.is_some() && list.next_after <= session.list_after {
             return Err(Unusable::Nonsense("a list that leads nowhere"));
         }
-        self.database.write::<_, Unusable>(|transaction| {
+        let has_picked = self.database.write::<_, Unusable>(|transaction| {
             Ok(replicate::pick(transaction, space, &list.feeds, &self.actor, now_ms)?)
         })?;
         session.list_after = list.next_after;
         let has_more = session.list_after.is_some();
+        if session.is_list_hinted && (has_picked || !has_more) {
+            session.is_list_hinted = false;
+            let random = self.env.random.as_ref();
+            tell_luck(&mut session.list_hints, !has_picked, now_ms, &self.options, random);
+        }
         session.list_due_ms = if has_more { now_ms } else { now_ms + self.poll_ms(session) };
         session.pull_at(now_ms);
         Ok(Taken::Done)
@@ -371,19 +384,25 @@ impl Session {
         self.subscription = None;
         self.watch = None;
         self.hinted = 0;
+        self.held.clear();
     }
 }
 
-/// Notes an answer as it should be. That there is no subscription stays in the status all the same.
+/// Notes an answer as it should be. What is held up stays in the status all the same, and that there is no subscription.
 pub(super) fn ok(session: &Session, state: &mut SyncState, now_ms: u64) {
     state.last_ok_at = Some(now_ms);
-    state.last_error = session
-        .unheard()
-        .map(|reason| format!("asked now and then, for a subscription is refused: {reason}"));
+    let unheard = |reason: &str| format!("asked now and then, for a subscription is refused: {reason}");
+    state.last_error = session.held.reason().or_else(|| session.unheard().map(unheard));
 }
 
-pub(super) fn lanes_behind(connection: &Connection, space: &Id, state: &SyncState) -> Result<bool, Unusable> {
+pub(super) fn lanes_behind(
+    connection: &Connection,
+    space: &Id,
+    state: &SyncState,
+    held: &Held,
+) -> Result<bool, Unusable> {
     let lanes = lanes::all(connection, space)?;
-    // One whose start lies ahead of everything has nothing to catch up with.
-    Ok(lanes.iter().any(|lane| lane.pulled_to.is_some_and(|to| to < state.tail.position)))
+    // One whose start lies ahead of everything has nothing to catch up with, and one that is held up can't.
+    let is_behind = |lane: &Lane| lane.pulled_to.is_some_and(|to| to < state.tail.position);
+    Ok(lanes.iter().any(|lane| is_behind(lane) && !held.contains(lane.feed)))
 }

@@ -9,7 +9,7 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{feeds, spaces};
 
-use super::{InFlight, Kind, Session};
+use super::{Held, InFlight, Kind, Session};
 use crate::lanes::{self, Lane};
 use crate::outbox::{Batch, Outbox, Size};
 use crate::state::{self, SyncState};
@@ -71,7 +71,7 @@ impl Replica {
             return Ok(None);
         }
         let chosen = self.database.write::<_, ReplicaError>(|transaction| {
-            let view = view(transaction, space)?;
+            let view = view(transaction, space, &mut session.held)?;
             let is_pull_free = self.options.pulls && session.pull.not_before_ms <= now_ms;
             let is_push_free = self.options.pushes && session.push.not_before_ms <= now_ms;
             let is_probe_free = session.is_probe_due && session.pull.not_before_ms <= now_ms;
@@ -162,7 +162,7 @@ impl Replica {
             // replicated begins after the head.
             return Ok(Some(probe(view)));
         }
-        let behind = self.behind(session, view);
+        let behind = self.behind(session, view, now_ms);
         let choice = if is_tail_due && (behind.is_none() || !session.is_others_turn) {
             session.is_others_turn = true;
             Some(self.tail_page(session, view))
@@ -246,16 +246,19 @@ impl Replica {
         (Request::Query(request), Kind::Tail { cursor, feeds })
     }
 
-    /// A page of the feeds that are furthest behind.
-    fn behind(&self, session: &Session, view: &View) -> Choice {
+    /// A page of the feeds that are furthest behind, or of one that is held up.
+    fn behind(&self, session: &Session, view: &View, now_ms: u64) -> Choice {
+        let is_free = |lane: &&Lane| lane.from.is_some() && !session.held.contains(lane.feed);
         let behind = |lane: &&Lane| lane.pulled_to.is_some_and(|to| to < view.state.tail.position);
-        let cursor = view.lanes.iter().filter(behind).filter_map(|lane| lane.pulled_to).min()?;
-        let group: Vec<&Lane> = view
-            .lanes
-            .iter()
-            .filter(|lane| lane.pulled_to == Some(cursor) && lane.from.is_some())
-            .take(NAMES_HARD_MAX)
-            .collect();
+        let free = view.lanes.iter().filter(is_free);
+        let furthest = free.clone().filter(behind).filter_map(|lane| lane.pulled_to).min();
+        let (cursor, group): (u64, Vec<&Lane>) = if let Some(cursor) = furthest {
+            (cursor, free.filter(|lane| lane.pulled_to == Some(cursor)).take(NAMES_HARD_MAX).collect())
+        } else {
+            let due = session.held.due(now_ms)?;
+            let lane = view.lanes.iter().find(|lane| lane.feed == due)?;
+            (lane.pulled_to?, vec![lane])
+        };
         let request = QueryRequest {
             cursor: Some(cursor),
             feed_ids: Some(group.iter().map(|lane| lane.feed_id.clone()).collect()),
@@ -342,11 +345,12 @@ fn batch(
     }
 }
 
-fn view(connection: &Connection, space: &Id) -> ReplicaResult<View> {
+fn view(connection: &Connection, space: &Id, held: &mut Held) -> ReplicaResult<View> {
     let row = spaces::find_or_create(connection, space)?;
     let mut state = state::load(connection, space)?;
     let mut lanes = lanes::all(connection, space)?;
-    if lanes::join(connection, &mut state, &mut lanes)? {
+    held.retain(&lanes);
+    if lanes::join(connection, &mut state, &mut lanes, held)? {
         state::store(connection, space, &state)?;
     }
     let selectors = replicate::selectors(connection, space)?;

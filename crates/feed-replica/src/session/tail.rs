@@ -96,12 +96,14 @@ impl Replica {
         state.see(state.tail);
         session.come_to(Way::Tail, page.next_cursor);
         let missing = page.max_position.saturating_sub(page.next_cursor);
-        state.blocks_to_pull = if page.has_more { missing.max(1) } else { 0 };
+        // What is held up has something to be pulled, for all that is known.
+        let is_held = u64::from(!session.held.is_empty());
+        state.blocks_to_pull = if page.has_more { missing.max(1) } else { is_held };
         if page.has_more {
             session.pull_due_ms = now_ms;
         } else {
-            session.hinted = 0;
-            session.is_replaying &= lanes_behind(transaction, space, state)?;
+            session.come_to_end(page.next_cursor, now_ms, &self.options, self.env.random.as_ref());
+            session.is_replaying &= lanes_behind(transaction, space, state, &session.held)?;
             session.pull_due_ms = now_ms + self.poll_ms(session);
         }
         Ok(Taken::Done)

@@ -6,7 +6,8 @@
 use alluvium_feed_protocol::{ClientAction, ErrorCode, ErrorResponse, Id};
 use alluvium_feed_store::spaces;
 
-use super::{Kind, Session};
+use super::{Kind, Session, held};
+use crate::lanes::{self, Lane};
 use crate::{Replica, ReplicaError, ReplicaResult, refusal, state};
 
 impl Replica {
@@ -19,6 +20,17 @@ impl Replica {
     ) -> ReplicaResult<()> {
         let reason = format!("{}: {}", error.code, error.message);
         match error.action() {
+            ClientAction::Wait
+                if error.code == ErrorCode::ReadFailed.as_str()
+                    && let Some(feed) = &error.feed_id
+                    && let Some(is_new) = self.hold(space, session, kind, (feed, &reason))? =>
+            {
+                if is_new {
+                    self.again(space, session, kind, &reason)
+                } else {
+                    Ok(())
+                }
+            }
             ClientAction::Wait => self.back_off(space, session, kind, error.retry_after_ms, &reason),
             ClientAction::Resubscribe => {
                 session.subscription = None;
@@ -47,6 +59,45 @@ impl Replica {
                 self.note_error(space, &reason)
             }
         }
+    }
+
+    /// Takes the feed of which nothing can be given out of the way of the others, if there are any. If so, whether it was in
+    /// their way until now.
+    fn hold(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        (feed, reason): (&Id, &str),
+    ) -> ReplicaResult<Option<bool>> {
+        let now_ms = self.now_ms();
+        let asked = held::feeds_of(kind);
+        let is_held = self.database.write::<_, ReplicaError>(|transaction| {
+            let lanes = lanes::all(transaction, space)?;
+            let is_asked = |lane: &&Lane| lane.feed_id == *feed && asked.contains(&lane.feed);
+            let Some(lane) = lanes.iter().find(is_asked) else { return Ok(None) };
+            let is_free = |lane: &Lane| lane.from.is_some() && !session.held.contains(lane.feed);
+            let is_new = is_free(lane);
+            if is_new && !lanes.iter().any(|other| other.feed != lane.feed && is_free(other)) {
+                return Ok(None);
+            }
+            let mut state = state::load(transaction, space)?;
+            if lane.is_tail() {
+                lanes::set(transaction, lane.feed, lane.from, Some(state.tail.position))?;
+            }
+            session.held.hold(lane.feed, feed.as_str(), reason);
+            state.blocks_to_pull = state.blocks_to_pull.max(1);
+            state.last_error = session.held.reason();
+            state::store(transaction, space, &state)?;
+            Ok(Some(is_new))
+        })?;
+        if is_held.is_some() {
+            session.held.retry.fail(now_ms, None, &self.options, self.env.random.as_ref());
+        }
+        if is_held == Some(true) {
+            session.pull_at(now_ms);
+        }
+        Ok(is_held)
     }
 
     /// A push that is refused as it stands is halved, until a single block is left: that one is set aside, so that it

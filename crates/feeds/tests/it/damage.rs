@@ -9,7 +9,7 @@ use alluvium_feeds::{Listener, Principal, keep};
 use crate::support::{Authority, append, block, id};
 
 /// Changes a closed space's file behind the back of its authority.
-fn damage(authority: &mut Authority, sql: &str) {
+pub(crate) fn damage(authority: &mut Authority, sql: &str) {
     authority.service().close();
     authority.service = None;
     let folders = std::fs::read_dir(authority.folder.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -58,17 +58,19 @@ fn a_changed_byte_is_found_by_whatever_reads_it_and_never_given_out() {
     };
     // The ways that lead to a page: along the positions, of one feed, of several.
     for feeds in [None, Some(&["g"][..]), Some(&["f", "g"][..])] {
-        let error = authority.refused(Request::Query(by(feeds, 0, 50)), ErrorCode::ReadFailed);
+        let page = authority.query(by(feeds, 0, 50));
+        assert!(page.has_more && page.blocks.iter().all(|block| block.position < Some(6)), "{page:?}");
+        let error = authority.refused(Request::Query(by(feeds, page.next_cursor, 50)), ErrorCode::ReadFailed);
         assert!(error.retryable);
     }
     let subscription_id = Some(subscribed.subscription_id.clone());
-    let by_name = QueryRequest { subscription_id, ..QueryRequest::default() };
+    let by_name = QueryRequest { subscription_id, cursor: Some(5), ..QueryRequest::default() };
     authority.refused(Request::Query(by_name), ErrorCode::ReadFailed);
     let pushed = authority.service().pushed_blocking(
         &Principal::anyone(),
         &id("space"),
         &subscribed.subscription_id,
-        0,
+        5,
     );
     assert_eq!(pushed, None);
     assert!(authority.service().counted().damaged >= 4);
@@ -133,6 +135,7 @@ fn a_repeated_append_over_a_damaged_block_does_not_mend_it_in_silence() {
     assert_eq!(authority.append(again.clone()).conflicts, [0]);
     authority
         .refused(Request::Append(AppendRequest { strict: Some(true), ..again }), ErrorCode::BlockConflict);
-    let answer = authority.handle(Request::Query(QueryRequest::default()));
+    let answer =
+        authority.handle(Request::Query(QueryRequest { cursor: Some(5), ..QueryRequest::default() }));
     assert!(matches!(answer, Response::Error(error) if error.code == "read_failed"));
 }

@@ -7,7 +7,8 @@ use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Clock, Env, RealDisk};
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{
-    Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Response, Selector, Token,
+    Advanced, Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Request, Response,
+    Selector, Token,
 };
 use alluvium_feed_replica::{Options, Replica};
 use alluvium_feed_store::Durability;
@@ -16,10 +17,10 @@ use tempfile::TempDir;
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
 
 /// How long each server is bad, and how long it then has to be good, in milliseconds.
-const WHILE_MS: u64 = 10 * 60_000;
+pub(crate) const WHILE_MS: u64 = 10 * 60_000;
 /// Requests in that time that are few: with waits that grow to half a minute a loop comes round some forty times, to ask
 /// two or three things; there are three, and polls and listings each half minute beside them.
-const FEW: u64 = 300;
+pub(crate) const FEW: u64 = 300;
 /// What every request has, at least, before it is too much to go on.
 const FAR_TOO_MANY: u64 = 3000;
 
@@ -27,7 +28,7 @@ const FAR_TOO_MANY: u64 = 3000;
 const UNTOLD: &str = "untold";
 
 /// What becomes of a request.
-enum Fate {
+pub(crate) enum Fate {
     Answer(Response),
     /// There is no answer, and it is said why.
     Failed(&'static str),
@@ -35,16 +36,16 @@ enum Fate {
     Lost,
 }
 
-struct World {
-    authority: Authority,
-    replica: Replica,
+pub(crate) struct World {
+    pub(crate) authority: Authority,
+    pub(crate) replica: Replica,
     clock: Arc<ManualClock>,
     _folder: TempDir,
 }
 
 impl World {
     /// A replica with something to push in two feeds, to pull, and to look out for.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let authority = Authority::new();
         authority.append(append((0..20).map(|n| block("theirs", "b", n, "x")).collect()));
         let folder = tempfile::tempdir().unwrap();
@@ -67,7 +68,16 @@ impl World {
     }
 
     /// Lets time go by. Returns how many requests there were.
-    fn run(&mut self, ms: u64, spoil: &mut dyn FnMut(Operation, Response) -> Fate) -> u64 {
+    pub(crate) fn run(&mut self, ms: u64, spoil: &mut dyn FnMut(Operation, Response) -> Fate) -> u64 {
+        self.run_with(ms, &mut |request, response| (spoil(request.operation(), response), Vec::new()))
+    }
+
+    /// Lets time go by, with something that is sent unasked after each answer. Returns how many requests there were.
+    pub(crate) fn run_with(
+        &mut self,
+        ms: u64,
+        spoil: &mut dyn FnMut(&Request, Response) -> (Fate, Vec<Advanced>),
+    ) -> u64 {
         let (space, end_ms) = (id("space"), self.clock.now_ms() + ms);
         let mut asked = 0;
         loop {
@@ -76,11 +86,19 @@ impl World {
                 if asked >= FAR_TOO_MANY {
                     return asked;
                 }
-                let (operation, request_id) = (request.operation(), request.request_id().clone());
-                match spoil(operation, self.authority.handle(request)) {
+                let (fate, unasked) = spoil(&request, self.authority.handle(request.clone()));
+                match fate {
                     Fate::Answer(response) => self.replica.answered(&space, response).unwrap(),
-                    Fate::Failed(reason) => self.replica.failed(&space, &request_id, reason).unwrap(),
+                    Fate::Failed(reason) => {
+                        self.replica.failed(&space, request.request_id(), reason).unwrap();
+                    }
                     Fate::Lost => {}
+                }
+                for message in unasked {
+                    match message {
+                        Advanced::FeedAdvanced(hint) => self.replica.hint(&hint).unwrap(),
+                        Advanced::BlocksPushed(pushed) => self.replica.pushed(pushed).unwrap(),
+                    }
                 }
             }
             let now_ms = self.clock.now_ms();
@@ -94,7 +112,7 @@ impl World {
     }
 
     /// What is not made up for by a server that is well.
-    fn unhealed(&mut self) -> Option<String> {
+    pub(crate) fn unhealed(&mut self) -> Option<String> {
         let space = id("space");
         self.replica.connected(&space);
         self.replica.retry_refused(&space, None).unwrap();
@@ -176,6 +194,16 @@ fn troubles() -> Vec<(String, Spoil)> {
     for (retryable, after) in [(true, None), (true, Some(0)), (true, Some(NUMBER_MAX)), (false, None)] {
         let name = format!("refused: of a later version, {retryable}, {after:?}");
         all.push((name, refusal("of_a_later_version", retryable, after)));
+    }
+    for feed in ["theirs", "one", "nobody's"] {
+        all.push((
+            format!("refused: a damaged block of {feed}"),
+            Box::new(move |_, response| {
+                let error =
+                    ErrorResponse::new(response.request_id().clone(), ErrorCode::ReadFailed, "so it says");
+                Fate::Answer(Response::Error(ErrorResponse { feed_id: Some(id(feed)), ..error }))
+            }),
+        ));
     }
     all.push(("another token each time".to_owned(), Box::new(new_token)));
     all.push((

@@ -201,6 +201,33 @@ async fn a_wiped_server_is_filled_again() {
     assert_eq!(texts, [b"a", b"b"]);
 }
 
+/// What has come first to a wiped server stands first, be it the end of a feed. Nothing is lost or doubled by that, whoever
+/// pushes keeps its order, authors' sequences stay what they were, and all replicas show the same.
+#[tokio::test]
+async fn a_part_of_a_feed_that_comes_first_to_a_wiped_server_stands_first() {
+    let authority = Authority::new();
+    let (writer, part) = (Peer::new(options()), Peer::new(options()));
+    writer.replica.lock().replicate(&id("space"), &id("f"), From::Beginning).unwrap();
+    for text in ["a", "b", "c", "d"] {
+        writer.write("f", text);
+    }
+    writer.until(&authority, Peer::is_settled).await;
+    part.replica.lock().replicate(&id("space"), &id("f"), From::Position(3)).unwrap();
+    part.until(&authority, Peer::is_settled).await;
+    let mut wiped = Authority::new();
+    // It has a token of its own.
+    wiped.restart();
+    part.until(&wiped, |part| part.is_settled() && wiped.after(0).blocks.len() == 2).await;
+    writer.until(&wiped, |writer| writer.is_settled() && wiped.after(0).blocks.len() == 4).await;
+    part.until(&wiped, |part| part.is_settled() && part.read("f").len() == 4).await;
+    let stored = wiped.after(0).blocks;
+    let told: Vec<_> = stored.iter().map(|block| (block.data.0.to_vec(), block.sequence)).collect();
+    assert_eq!(told, [(b"c".to_vec(), 2), (b"d".to_vec(), 3), (b"a".to_vec(), 0), (b"b".to_vec(), 1)]);
+    let expected = ["c", "d", "a", "b"].map(str::to_owned);
+    let expected: Vec<_> = (1..).map(Some).zip(expected).collect();
+    assert_eq!((writer.read("f"), part.read("f")), (expected.clone(), expected));
+}
+
 #[tokio::test]
 async fn sealed_and_signed_blocks_pass_through_a_server_that_cannot_read_them() {
     let authority = Authority::new();
