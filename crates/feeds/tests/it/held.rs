@@ -1,6 +1,6 @@
 //! A block that the authority can't read holds up its own feed from there on, and nothing else. Time is virtual.
 
-use alluvium_feed_protocol::{ErrorCode, From, QueryRequest, Request, Selector};
+use alluvium_feed_protocol::{ErrorCode, From, Id, QueryRequest, Request, Selector};
 use alluvium_feed_replica::After;
 
 use crate::damage::damage;
@@ -60,7 +60,7 @@ fn what_is_damaged_holds_up_its_feed_alone_and_goes_on_once_it_is_mended() {
             reason.contains("held up: read_failed") && names.iter().any(|name| reason.contains(name)),
             "{reason}"
         );
-        let held: Vec<&str> = status.backfilling.iter().map(|feed| feed.as_str()).collect();
+        let held: Vec<&str> = status.backfilling.iter().map(Id::as_str).collect();
         assert!(!status.is_done() && held == names, "{positions}: {status:?}");
         assert_eq!(status.blocks_to_push, 0, "what is written here goes on");
         // And so does what comes to the others.
