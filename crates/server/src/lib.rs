@@ -23,6 +23,7 @@ mod site;
 mod store;
 mod subscriptions;
 mod watch;
+pub mod words;
 
 pub use causes::Causes;
 pub use exit::{

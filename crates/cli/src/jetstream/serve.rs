@@ -20,6 +20,7 @@ use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
 use alluvium_server::config::{MetricsPlace, check_free_space};
 use alluvium_server::metrics::plumbing;
 use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
+use alluvium_server::words::counted;
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
@@ -152,7 +153,11 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         };
         sight.health().stopping();
         if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
-            drop(writeln!(io::stderr(), "{connections} connections did not end in time"));
+            drop(writeln!(
+                io::stderr(),
+                "{} did not end in time",
+                counted(connections as u64, "connections")
+            ));
         }
         Ok::<_, io::Error>(failed)
     })?;

@@ -57,6 +57,9 @@ pub(crate) enum Failure {
     OffsetMissing,
     #[error("query parameter `offset` is {InvalidOffset}")]
     InvalidOffset,
+    /// Header `Last-Event-ID` is none.
+    #[error("header `Last-Event-ID` is {InvalidOffset}")]
+    InvalidLastEventId,
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
     #[error("the offset in the path is {InvalidOffset}")]
@@ -212,7 +215,9 @@ impl Failure {
             Self::UnreadableParameter { .. } => (StatusCode::BAD_REQUEST, "invalid_parameter"),
             Self::UnknownLiveMode | Self::LiveBootstrap => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
             Self::OffsetMissing => (StatusCode::BAD_REQUEST, "offset_required"),
-            Self::InvalidOffset | Self::InvalidSnapshotOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::InvalidOffset | Self::InvalidLastEventId | Self::InvalidSnapshotOffset => {
+                (StatusCode::BAD_REQUEST, "invalid_offset")
+            }
             Self::Cursor(InvalidCursor) => (StatusCode::BAD_REQUEST, "invalid_cursor"),
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),
