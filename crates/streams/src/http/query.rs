@@ -17,6 +17,9 @@ use super::{
 /// Most stored bytes of a read that a client wants; an addition of this project.
 const QUERY_MAX_BYTES: &str = "max_bytes";
 
+/// What a browser comes back with is no offset.
+const LAST_EVENT: Failure = Failure::InvalidOffsetIn { place: "header `Last-Event-ID`" };
+
 /// What a read asks for.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReadQuery<'a> {
@@ -53,7 +56,7 @@ impl<'a> ReadQuery<'a> {
         if self.live == Some(LiveMode::Sse)
             && let Some(id) = headers::text(headers, &LAST_EVENT_ID)?
         {
-            self.offset = OffsetQuery::parse(Some(id)).map_err(|_| Failure::InvalidLastEventId)?;
+            self.offset = OffsetQuery::parse(Some(id)).map_err(|_| LAST_EVENT)?;
         }
         Ok(self)
     }
@@ -123,7 +126,7 @@ mod tests {
         {
             assert_eq!(parsed(raw, &[seen]), Ok(at), "{raw}");
             for bad in ["", "x", "000000000000000a", "000000000000000a_00000000000000ff,"] {
-                assert_eq!(parsed(raw, &[bad]), Err(Failure::InvalidLastEventId), "{raw}: `{bad}`");
+                assert_eq!(parsed(raw, &[bad]), Err(LAST_EVENT), "{raw}: `{bad}`");
             }
             let twice = Failure::RepeatedHeader { name: LAST_EVENT_ID.clone() };
             assert_eq!(parsed(raw, &[seen, seen]), Err(twice));
