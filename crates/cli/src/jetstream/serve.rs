@@ -99,6 +99,11 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     }
 }
 
+/// What is said of connections that a stop has not waited for.
+fn cut_off(connections: usize) -> String {
+    format!("{} did not end in time", counted(connections as u64, "connections"))
+}
+
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     log_to_stderr(&args.log.0, args.log_format);
     let access = Access::start(args.access.options(args.listen), Env::real())?;
@@ -153,11 +158,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         };
         sight.health().stopping();
         if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
-            drop(writeln!(
-                io::stderr(),
-                "{} did not end in time",
-                counted(connections as u64, "connections")
-            ));
+            drop(writeln!(io::stderr(), "{}", cut_off(connections)));
         }
         Ok::<_, io::Error>(failed)
     })?;
