@@ -20,9 +20,11 @@ mod room;
 mod serve;
 pub mod sight;
 mod site;
+mod stop;
 mod store;
 mod subscriptions;
 mod watch;
+pub mod words;
 
 pub use causes::Causes;
 pub use exit::{
@@ -32,4 +34,5 @@ pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
 pub use room::RoomKeeper;
 pub use serve::{check_files, serve};
+pub use stop::{Signals, drain, say_stopped};
 pub use watch::operations;
