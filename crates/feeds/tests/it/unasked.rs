@@ -134,11 +134,11 @@ fn wrong(what: &str, is_for_all: bool, send: &Send, few: u64) -> Option<String> 
             }
             _ => {}
         }
-        let sent = match (&page, &subscriptions[usize::from(is_for_all)]) {
+        let messages = match (&page, &subscriptions[usize::from(is_for_all)]) {
             (Some(page), Some(subscription)) => send(page, subscription, is_for_all, count),
             _ => Vec::new(),
         };
-        (Fate::Answer(response), sent)
+        (Fate::Answer(response), messages)
     });
     if asked > few {
         return Some(format!("{what}, for all: {is_for_all}: {asked} requests"));
