@@ -179,9 +179,10 @@ impl Space {
             return self.ground.look_at_nothing(&self.id, look);
         };
         let looked = database.read(|connection| look(connection, &self.row(connection)?));
-        if let Err(Failure::Store(StoreError::Damaged { .. })) = &looked {
-            self.counts.damaged();
-            tracing::error!(space = %self.id, file = %database.path().display(), "a space has a damaged block");
+        if let Err(Failure::Store(error)) = &looked
+            && error.is_damage()
+        {
+            self.damaged(error);
         }
         looked
     }
@@ -215,10 +216,11 @@ impl Space {
                         remembered.keep(done.grown);
                         outcomes.push(Ok(done.response));
                     }
-                    Err(Failure::Refused(code, message)) if !is_alone => {
+                    // Damage is of what one request has come upon; the others of the batch have nothing to do with it.
+                    Err(failure) if failure.is_of_request() && !is_alone => {
                         transaction.execute_batch("ROLLBACK TO request; RELEASE request")?;
                         space = before;
-                        outcomes.push(Err(Failure::Refused(code, message)));
+                        outcomes.push(Err(self.noticed(failure)));
                     }
                     Err(failure) => return Err(failure),
                 }
@@ -232,7 +234,7 @@ impl Space {
             remembered.forget();
         }
         drop(remembered);
-        match written {
+        match written.map_err(|failure| self.noticed(failure)) {
             Ok((outcomes, announcement)) => (outcomes, announcement),
             Err(Failure::Refused(code, message)) => {
                 let refuse = |_| Err(Failure::refused(code, message.clone()));
@@ -251,6 +253,23 @@ impl Space {
                 (batch.iter().map(refuse).collect(), Announcement::default())
             }
         }
+    }
+
+    /// Counts and logs damage that an append has come upon, which is then a refusal like others.
+    fn noticed(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Store(error) if error.is_damage() => {
+                self.damaged(&error);
+                Failure::damaged()
+            }
+            other => other,
+        }
+    }
+
+    fn damaged(&self, error: &StoreError) {
+        self.counts.damaged();
+        let file = self.ground.folder_of(&self.id).join(DATABASE);
+        tracing::error!(space = %self.id, file = %file.display(), %error, "a space has a damaged block");
     }
 
     /// Tells listeners and waiting readers, after the answers are out.
