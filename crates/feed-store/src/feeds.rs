@@ -232,16 +232,13 @@ pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
 
 /// Takes note that a feed is complete only from a position on. Without one, of all feeds, that nothing is known of that.
 pub fn set_pruned(connection: &Connection, space: &Id, pruned: Option<(&Id, u64)>) -> StoreResult<()> {
-    let feeds = match pruned {
-        Some((feed, below)) => {
-            find(connection, space, feed)?.into_iter().map(|feed| (feed, Some(below))).collect::<Vec<_>>()
-        }
-        None => {
-            let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND prunedBelow IS NOT NULL");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map([space.as_str()], |row| Ok(from_row(row)))?;
-            rows.map(|row| Ok((row??, None))).collect::<StoreResult<_>>()?
-        }
+    let feeds: Vec<(Feed, Option<u64>)> = if let Some((feed, below)) = pruned {
+        find(connection, space, feed)?.into_iter().map(|feed| (feed, Some(below))).collect()
+    } else {
+        let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND prunedBelow IS NOT NULL");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map([space.as_str()], |row| Ok(from_row(row)))?;
+        rows.map(|row| Ok((row??, None))).collect::<StoreResult<_>>()?
     };
     for (mut feed, below) in feeds {
         feed.pruned_below = below.map(|below| below.max(feed.pruned_below.unwrap_or(0)));
