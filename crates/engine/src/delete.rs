@@ -139,6 +139,7 @@ impl Inner {
                 shard.bodies.lock().remove(&stream.id);
             }
             shard.garbage_bytes.fetch_add(stream.shared.lock().extents.bytes(), Ordering::Relaxed);
+            self.let_go_of_inherited(&stream, 0, u64::MAX);
             if let Some(fork) = &stream.fork
                 && release(&fork.source)
             {

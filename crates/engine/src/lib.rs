@@ -59,6 +59,7 @@ mod expiry;
 mod extent;
 mod fault;
 mod fold;
+mod garbage;
 mod fold_checkpoint;
 mod fork;
 mod link;

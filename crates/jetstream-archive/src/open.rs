@@ -22,7 +22,8 @@ use crate::store::{Store, encode_u64, keys, read_u64};
 use crate::view::{Shared, View};
 
 pub(crate) const LOCK: &str = "LOCK";
-pub(crate) const PENDING_LOG: &str = "pending.log";
+/// The log of the events that are in no block yet, beside the segments.
+pub const PENDING_LOG: &str = "pending.log";
 /// Segments that one thread reads at least when an archive is opened.
 const SEGMENTS_PER_THREAD: usize = 16;
 
