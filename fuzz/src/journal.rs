@@ -125,7 +125,10 @@ pub fn checkpoint(input: &[u8]) {
     let (_, disk) = world();
     let path = Path::new("/checkpoint");
     let end = CheckpointEnd { next_stream: 1, last_seq: 2 };
-    CheckpointWriter::create(&disk, path, 1, None).expect("a new checkpoint").finish(end).expect("a checkpoint");
+    CheckpointWriter::create(&disk, path, 1, None)
+        .expect("a new checkpoint")
+        .finish(end)
+        .expect("a checkpoint");
     let file = disk.open(path, OpenMode::ReadWrite).expect("the checkpoint");
     // The header stays; the end is written over.
     let len = u32::try_from(input.len()).unwrap_or(u32::MAX).to_le_bytes();

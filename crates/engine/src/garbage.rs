@@ -42,7 +42,8 @@ impl Inner {
     /// Counts what lies in the files of a shard that nobody needs, at a start; besides that of streams that are gone.
     pub(crate) fn count_garbage(&self, shard: &Shard) {
         let needed = self.needed(shard);
-        let over = |stream: &std::sync::Arc<Stream>| needed.bytes_over(stream.id, &stream.shared.lock().extents);
+        let over =
+            |stream: &std::sync::Arc<Stream>| needed.bytes_over(stream.id, &stream.shared.lock().extents);
         let bytes = shard.all_streams().iter().map(over).sum();
         shard.garbage_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

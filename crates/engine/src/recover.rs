@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 
 use alluvium_env::{Disk, Env};
 use alluvium_journal::{
-    self as journal, CheckpointError, CheckpointReader, DataDirectory, DirectoryId, FormatError, JournalError,
-    JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, Shape,
-    StreamId, Table, TableError, body_table, checkpoint_name, table_name,
+    self as journal, CheckpointError, CheckpointReader, DataDirectory, DirectoryId, FormatError,
+    JournalError, JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError,
+    Segments, Shape, StreamId, Table, TableError, body_table, checkpoint_name, table_name,
 };
 use alluvium_protocol::StreamPath;
 use alluvium_tail::{Recent, SpanCache};

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use alluvium_env::Disk;
 use alluvium_journal::{
-    IoFault, Manifest, RawOffset, ShardFile, StreamId, Table, TableError, TableExtent, TableSummary, TableWriter,
-    body_table, body_table_number, checkpoint_name, table_name,
+    IoFault, Manifest, RawOffset, ShardFile, StreamId, Table, TableError, TableExtent, TableSummary,
+    TableWriter, body_table, body_table_number, checkpoint_name, table_name,
 };
 
 use crate::shard::Shard;

@@ -47,8 +47,8 @@ pub use crate::identity::DirectoryId;
 pub use crate::layout::Layout;
 pub use crate::manifest::{Manifest, ManifestError};
 pub use crate::names::{
-    ShardFile, body_table, body_table_number, checkpoint_name, segment_name, segment_number, shard_name, spare_number,
-    table_is_of_body, table_name,
+    ShardFile, body_table, body_table_number, checkpoint_name, segment_name, segment_number, shard_name,
+    spare_number, table_is_of_body, table_name,
 };
 pub use crate::record::{
     Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mark, Mutation, Producer,

@@ -138,12 +138,21 @@ mod tests {
     #[test]
     fn a_file_is_one_of_a_shard_by_its_whole_name() {
         let body = table_name(body_table(StreamId::new(7, 1)));
-        let names = [MANIFEST_NAME.to_owned(), segment_name(7), spare_name(7), table_name(7), checkpoint_name(7), body];
+        let names = [
+            MANIFEST_NAME.to_owned(),
+            segment_name(7),
+            spare_name(7),
+            table_name(7),
+            checkpoint_name(7),
+            body,
+        ];
         let kinds = names.each_ref().map(|name| ShardFile::of(name));
         use ShardFile::{Body, Folded, Manifest, Segment, Spare};
         assert_eq!(kinds, [Manifest, Segment, Spare, Folded, Folded, Body].map(Some));
         for name in names {
-            for other in [format!("{name}.bak"), format!("{name}~"), format!(" {name}"), name.to_lowercase() + "x"] {
+            for other in
+                [format!("{name}.bak"), format!("{name}~"), format!(" {name}"), name.to_lowercase() + "x"]
+            {
                 assert_eq!(ShardFile::of(&other), None, "{other}");
             }
         }

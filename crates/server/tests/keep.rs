@@ -121,8 +121,10 @@ fn without_its_mark_a_directory_is_backed_up_as_damaged() {
         assert!(only.file == mark && only.is_fault() && only.what.contains("missing"), "{only:?}");
     }
     let names = |dir: &Path| -> Vec<PathBuf> {
-        let mut names: Vec<PathBuf> =
-            below(&dir.join("streams")).iter().map(|path| path.strip_prefix(dir).unwrap().to_owned()).collect();
+        let mut names: Vec<PathBuf> = below(&dir.join("streams"))
+            .iter()
+            .map(|path| path.strip_prefix(dir).unwrap().to_owned())
+            .collect();
         names.retain(|name| !name.to_string_lossy().contains("spare-"));
         names.sort();
         names

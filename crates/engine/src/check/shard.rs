@@ -7,8 +7,8 @@ use std::sync::Arc;
 use alluvium_env::{Disk, Env, Finding};
 use alluvium_journal::{
     self as journal, CheckpointError, CheckpointReader, Damage, IoFault, JournalError, Manifest,
-    ManifestError, Mutation, ReplayError, Segments, ShardFile, Shape, StreamId, Table, TableError, body_table,
-    checkpoint_name, segment_name, segment_number, spare_number, table_name,
+    ManifestError, Mutation, ReplayError, Segments, Shape, ShardFile, StreamId, Table, TableError,
+    body_table, checkpoint_name, segment_name, segment_number, spare_number, table_name,
 };
 
 use crate::check::{Checked, inconsistent};

@@ -408,7 +408,8 @@ pub(crate) const END: CheckpointEnd = CheckpointEnd { next_stream: 3, last_seq: 
 
 fn checkpoint(entries: &[CheckpointEntry]) -> Vec<u8> {
     let (_, disk) = world();
-    let mut writer = CheckpointWriter::create(&disk, Path::new("/checkpoint"), 6, None).expect("a new checkpoint");
+    let mut writer =
+        CheckpointWriter::create(&disk, Path::new("/checkpoint"), 6, None).expect("a new checkpoint");
     for entry in entries {
         writer.push(entry).expect("in order");
     }
