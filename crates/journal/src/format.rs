@@ -192,18 +192,15 @@ impl DataDirectory {
         let lock = lock.ok_or_else(|| FormatError::Locked { dir: dir.to_owned() })?;
         let mut directory =
             Self { env: env.clone(), dir: dir.to_owned(), format: None, drawn: 0, _lock: Some(lock) };
-        match read_file(disk, dir, FORMAT_NAME)? {
-            Some(bytes) => {
-                let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
-                // A process may have died before the name was durable; without it, all data would look foreign.
-                // Synced in place, not written again: a full disk must still start.
-                directory.settle()?;
-                directory.format = Some(format);
-            }
-            None => {
-                check_not_foreign(disk, dir)?;
-                directory.drawn = env.random.next_u128();
-            }
+        if let Some(bytes) = read_file(disk, dir, FORMAT_NAME)? {
+            let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
+            // A process may have died before the name was durable; without it, all data would look foreign.
+            // Synced in place, not written again: a full disk must still start.
+            directory.settle()?;
+            directory.format = Some(format);
+        } else {
+            check_not_foreign(disk, dir)?;
+            directory.drawn = env.random.next_u128();
         }
         Ok(directory)
     }

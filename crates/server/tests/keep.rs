@@ -27,11 +27,13 @@ fn options() -> Options {
 fn made(dir: &Path) {
     let engine = Engine::open(Env::real(), dir, options()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for name in ["one", "two", "three", "four"] {
+    for name in ["bucket-1", "bucket-2", "bucket-3", "bucket-4"] {
         let name = alluvium_protocol::BucketId::parse(name).unwrap();
         runtime.block_on(engine.create_bucket(&name)).unwrap();
     }
-    (0..2).for_each(|shard| drop(engine.step_fold(shard).unwrap()));
+    for shard in 0..2 {
+        engine.step_fold(shard).unwrap();
+    }
     engine.shutdown();
 }
 
