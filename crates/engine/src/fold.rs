@@ -106,7 +106,7 @@ impl Inner {
             return sealed > 0 || self.seal(index).is_ok();
         }
         // Garbage in the current segment can only be folded once that is sealed.
-        self.has_garbage(shard) && (sealed > 0 || self.seal(index).is_ok())
+        shard.has_garbage() && (sealed > 0 || self.seal(index).is_ok())
     }
 
     /// Seals the current segment of a shard if it holds anything.
@@ -150,7 +150,7 @@ impl Inner {
         sealed.truncate(SEGMENTS_AT_ONCE_MAX);
         let rewritten = merge::choose(&folded.tables, self.options.table_bytes_max);
         // What lies in tables alone is found out by writing the checkpoint anew: tables of much garbage go with the next fold.
-        let is_worth_it = folded.manifest.checkpoint.is_some() && self.has_garbage(shard);
+        let is_worth_it = folded.manifest.checkpoint.is_some() && shard.has_garbage();
         if sealed.is_empty() && rewritten.is_empty() && !is_worth_it {
             return Ok(false);
         }

@@ -4,9 +4,11 @@
 //! whatever makes bytes superfluous adds to it: the end of a stream, a floor that moves, and either of a fork, which may have
 //! been all that held bytes of another stream that this one has given up long ago. After a start it is counted anew.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::Inner;
+use crate::fold::CHECKPOINT_BYTES_PER_STREAM;
 use crate::shard::Shard;
 use crate::stream::Stream;
 
@@ -31,20 +33,21 @@ impl Inner {
         }
     }
 
-    /// Whether so much of a shard is garbage that a fold is worth its while.
-    pub(crate) fn has_garbage(&self, shard: &Shard) -> bool {
-        let streams = shard.directory.read().len() + shard.bodies.lock().len();
-        let checkpoint_bytes = streams as u64 * crate::fold::CHECKPOINT_BYTES_PER_STREAM;
-        let enough = u64::from(shard.segments.segment_bytes()).max(checkpoint_bytes);
-        shard.garbage_bytes.load(Ordering::Relaxed) >= enough
-    }
-
     /// Counts what lies in the files of a shard that nobody needs, at a start; besides that of streams that are gone.
     pub(crate) fn count_garbage(&self, shard: &Shard) {
         let needed = self.needed(shard);
-        let over =
-            |stream: &std::sync::Arc<Stream>| needed.bytes_over(stream.id, &stream.shared.lock().extents);
+        let over = |stream: &Arc<Stream>| needed.bytes_over(stream.id, &stream.shared.lock().extents);
         let bytes = shard.all_streams().iter().map(over).sum();
         shard.garbage_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Shard {
+    /// Whether so much of it is garbage that a fold is worth its while.
+    pub(crate) fn has_garbage(&self) -> bool {
+        let streams = self.directory.read().len() + self.bodies.lock().len();
+        let checkpoint_bytes = streams as u64 * CHECKPOINT_BYTES_PER_STREAM;
+        let enough = u64::from(self.segments.segment_bytes()).max(checkpoint_bytes);
+        self.garbage_bytes.load(Ordering::Relaxed) >= enough
     }
 }

@@ -113,6 +113,7 @@ fn number_between(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::ShardFile::{Body, Folded, Manifest, Segment, Spare};
     use super::*;
 
     #[test]
@@ -147,7 +148,6 @@ mod tests {
             body,
         ];
         let kinds = names.each_ref().map(|name| ShardFile::of(name));
-        use ShardFile::{Body, Folded, Manifest, Segment, Spare};
         assert_eq!(kinds, [Manifest, Segment, Spare, Folded, Folded, Body].map(Some));
         for name in names {
             for other in
