@@ -24,7 +24,9 @@ impl Inner {
     /// Notes that a fork has given up what it has inherited between two positions. What the streams that it was inherited
     /// of have given up as well is garbage, unless another fork holds it: then a fold comes for less.
     pub(crate) fn let_go_of_inherited(&self, fork: &Stream, from: u64, to: u64) {
-        for range in fork.fork.iter().flat_map(|fork| &fork.inherited) {
+        let inherited = fork.fork.as_ref().map_or(&[][..], |fork| &fork.inherited);
+        let first = inherited.partition_point(|range| range.end.position <= from);
+        for range in inherited[first..].iter().take_while(|range| range.start.position < to) {
             let floor = range.stream.shared.lock().floor().position;
             let start = range.start.position.max(from);
             let bytes = range.end.position.min(floor).min(to).saturating_sub(start);

@@ -437,3 +437,24 @@ async fn a_start_with_garbage_folds_it_and_one_without_folds_nothing() {
     world.idle();
     assert_eq!(folds(&world), 0, "all of it has gone");
 }
+
+#[tokio::test]
+async fn a_chain_of_forks_that_goes_at_once_gives_back_what_any_of_them_held() {
+    let world = World::new();
+    let (source, last) = (path(APART.0), path(APART.1));
+    world.create(APART.0, Lifetime::Forever).await;
+    let ends = world.grow_by(&source, 40, 50_000).await;
+    let middle = path("middle");
+    world.fork(&middle, &source, *ends.last().unwrap()).await.unwrap();
+    world.fork(&last, &middle, ends[1]).await.unwrap();
+    world.trim_to(&source, TrimTo::Bytes(50_000)).await.unwrap();
+    world.run(world.engine.delete(&middle)).await.unwrap();
+    world.fold_all().unwrap();
+    world.idle();
+    let held = world.table_bytes();
+    assert!(held > 1_900_000, "the deleted one is kept whole for its fork: {held}");
+    world.run(world.engine.delete(&last)).await.unwrap();
+    world.idle();
+    let left = world.table_bytes();
+    assert!(left < 400_000, "{left} of {held}");
+}
