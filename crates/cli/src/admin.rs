@@ -1,6 +1,7 @@
 //! `alluvium admin …`: what an operator asks of a running server, page by page, as a table or as JSON.
 
 mod delete;
+mod prune;
 mod table;
 mod trim;
 
@@ -47,6 +48,9 @@ enum AdminCommand {
     /// Give up the beginning of one stream. Without `--yes` it only says what that would come to.
     #[command(long_about = trim::LONG_ABOUT)]
     Trim(trim::TrimArgs),
+    /// Remove the old blocks of a feed. Without `--yes` it only says what that would come to.
+    #[command(long_about = prune::LONG_ABOUT)]
+    PruneFeed(prune::PruneArgs),
 }
 
 /// How much of a list is printed, and how.
@@ -112,6 +116,7 @@ pub(crate) fn run(args: AdminArgs) -> ExitCode {
         AdminCommand::Spaces(args) => spaces(&connection, &args),
         AdminCommand::Delete(args) => delete::run(&connection, &args),
         AdminCommand::Trim(args) => trim::run(&connection, &args),
+        AdminCommand::PruneFeed(args) => prune::run(&connection, &args),
     })
 }
 

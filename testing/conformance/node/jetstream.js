@@ -1,34 +1,16 @@
 // Published clients of Jetstream and a browser's way of reading, against a server that follows a network.
 import assert from "node:assert/strict";
-import readline from "node:readline";
 import { JetstreamSubscription } from "@atcute/jetstream";
 import { Jetstream } from "@skyware/jetstream";
 import { EventSource } from "eventsource";
 import WebSocket from "ws";
+import { check, noWatchdog, restart } from "./harness.js";
 
 globalThis.WebSocket ??= WebSocket;
 
 const url = process.env.ALLUVIUM_TEST_URL;
 const socketUrl = url.replace("http", "ws");
 const COUNT = 150;
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-const answers = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
-
-async function restart(how) {
-  console.log(`RESTART ${how}`);
-  assert.equal((await answers.next()).value, "done");
-}
 
 // What the archive has, read over plain HTTP.
 async function archived() {
@@ -153,5 +135,5 @@ await check("a close is answered by a close frame, whatever was negotiated and h
   }
 });
 
-clearTimeout(watchdog);
+noWatchdog();
 process.exit(0);
