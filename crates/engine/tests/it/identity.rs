@@ -110,7 +110,7 @@ async fn files_that_do_not_say_whose_they_are_are_taken_and_new_ones_say_it() {
     let mut one = filled().await;
     for (name, bytes) in contents(&one) {
         let mut bytes = bytes;
-        if name.ends_with(".seg") || name.ends_with(".tbl") || name.ends_with(".ckp") {
+        if KINDS.iter().any(|kind| name.starts_with(kind)) {
             let (at, end) = field(&name);
             let is_of_use = bytes[..4] == *b"alvm";
             assert_eq!(bytes[at..at + 8] != [0; 8], is_of_use, "{name}");
