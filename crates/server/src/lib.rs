@@ -24,6 +24,7 @@ mod stop;
 mod store;
 mod subscriptions;
 mod watch;
+pub mod words;
 
 pub use admin::check_admin_request;
 pub use causes::Causes;
