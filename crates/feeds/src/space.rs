@@ -22,6 +22,7 @@ use crate::guard::{Guard, Note};
 use crate::hub::{Hub, Listener, Moved, News};
 use crate::options::Options;
 use crate::principal::Principal;
+use crate::prune::Pruned;
 use crate::queue::Queue;
 use crate::used::Used;
 use crate::waiters::{Looked, Readings, Waiters};
@@ -326,8 +327,16 @@ impl Space {
         })
     }
 
-    /// Removes blocks of a feed below a position. See [`crate::Service::prune`].
-    pub(crate) fn prune(&self, feed: &Id, below: u64) -> Result<u64, Failure> {
+    /// Looks at a space that there is, on a snapshot.
+    pub(crate) fn look_existing<T, E: From<StoreError> + From<Failure>>(
+        &self,
+        look: impl FnOnce(&Connection, &spaces::Space) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.existing()?.read(|connection| look(connection, &self.row(connection)?))
+    }
+
+    /// Removes blocks of a feed below a position, as many as one transaction takes. See [`crate::Service::prune_some`].
+    pub(crate) fn prune(&self, feed: &Id, below: u64) -> Result<Pruned, Failure> {
         let mut remembered = self.remembered.lock();
         remembered.forget();
         let pruned = self.existing()?.write(|transaction| {

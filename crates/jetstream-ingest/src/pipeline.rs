@@ -222,8 +222,7 @@ impl Pipeline {
 
     /// Puts an event into its account's queue. It waits for room; nothing happens once the pipeline is stopped.
     pub(crate) fn offer(&self, event: Event) {
-        self.counters.count(Counter::Received);
-        self.counters.count(Counter::Kind(EventKind::of(&event)));
+        let kind = EventKind::of(&event);
         self.counters.set_last_event_ms(self.clock.now_ms());
         let (did, seq) = (event.did().to_owned(), event.seq());
         let mut task = Task::Event(event);
@@ -233,6 +232,9 @@ impl Pipeline {
             let Offer::Full(refused) = queues.offer(&did, task) else {
                 // The queues are still locked: no worker has the event yet.
                 self.watermark.lock().begin(seq);
+                // Counted last: who has seen it counted and then finds the pipeline idle knows that it is done.
+                self.counters.count(Counter::Kind(kind));
+                self.counters.count(Counter::Received);
                 self.work.notify_one();
                 return;
             };

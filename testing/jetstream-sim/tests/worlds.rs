@@ -497,6 +497,31 @@ fn one_account_that_floods_is_dropped_from_and_repaired_or_waited_for() {
     }
 }
 
+/// Whoever sees an event counted as received and then finds the ingest idle takes it for done.
+#[test]
+fn what_waits_for_room_is_not_counted_as_received() {
+    let mut ingest = config(2);
+    ingest.pipeline.lossless = true;
+    ingest.pipeline.rules.limits.queue_events = 8;
+    let mut setting = Setting::new(steady(24), ingest, 5).expect("a setting");
+    setting.internet.hold_lookups(true);
+    setting.act(Act::Burst { account: 0, commits: 30 }).expect("it can be done");
+    // One is being worked on and eight wait behind it.
+    while setting.snapshot().expect("it runs").in_flight < 9 {
+        std::thread::yield_now();
+    }
+    let waits = setting.count(Counter::BackPressure);
+    while setting.count(Counter::BackPressure) == waits {
+        std::thread::yield_now();
+    }
+    assert_eq!(setting.count(Counter::Received), 9);
+    setting.internet.hold_lookups(false);
+    setting.settle().expect("it comes to rest");
+    assert_eq!(setting.count(Counter::Received), 30);
+    setting.stop().expect("it was well");
+    setting.check_fold().expect("the truth");
+}
+
 /// Nobody has looked at an account yet when its queue is full: the oldest commit that is left is not its first.
 #[test]
 fn the_first_commits_of_an_account_that_found_no_room_are_made_up_for() {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use alluvium_access::{Access, AccessError, Guarded};
 use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
-    BindError, Drained, ErrorShape, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX,
-    RequestBody, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    BindError, ErrorShape, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, RequestBody,
+    ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
@@ -23,8 +23,7 @@ use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, V
 use alluvium_server::{
     EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
-use alluvium_server::{RoomKeeper, keep_certificates, scheme};
-use tokio::signal::unix::{SignalKind, signal};
+use alluvium_server::{RoomKeeper, Signals, drain, keep_certificates, say_stopped, scheme};
 
 pub(crate) use self::args::{ServeArgs, variables};
 use self::args::{command, unknown_variable};
@@ -47,12 +46,15 @@ impl From<StartError> for Failure {
         let code = match &error {
             StartError::InUse(_) => EXIT_LOCKED,
             StartError::Archive(error) if error.io_source().is_some() => EXIT_IO,
-            StartError::Archive(_) | StartError::Foreign(_) | StartError::Version { .. } => EXIT_DATA,
+            StartError::Archive(_)
+            | StartError::Foreign(_)
+            | StartError::ForeignPart(_)
+            | StartError::Version { .. } => EXIT_DATA,
             StartError::Directory { .. } | StartError::Store(_) | StartError::Thread => EXIT_IO,
             StartError::Ingest(_) => EXIT_CONFIG,
         };
         let hint = match &error {
-            StartError::Foreign(_) => {
+            StartError::Foreign(_) | StartError::ForeignPart(_) => {
                 "\nhint: nothing was changed there; choose an empty or new directory with `--data-dir`"
             }
             _ => "",
@@ -140,20 +142,16 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut signals = Signals::receive()?;
         announce(args, &front, server.address(), jetstream.archive().next_seq());
-        let failed = tokio::select! {
-            failure = failure(&jetstream) => Some(failure),
-            () = keeper.keep() => None,
+        let (failed, signal) = tokio::select! {
+            failure = failure(&jetstream) => (Some(failure), None),
+            () = keeper.keep() => (None, None),
             watched = keep_certificates(front.tls.clone()) => return watched.map(|()| None),
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
+            signal = signals.next() => (None, Some(signal)),
         };
         sight.health().stopping();
-        if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
-            drop(writeln!(io::stderr(), "{connections} connections did not end in time"));
-        }
+        drain(server, STOP_TIMEOUT, signal, &mut signals).await;
         Ok::<_, io::Error>(failed)
     })?;
     let stopped = jetstream.stop();
@@ -166,7 +164,11 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     match failed {
         Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
-        None => Ok(stopped?),
+        None => {
+            stopped?;
+            say_stopped();
+            Ok(())
+        }
     }
 }
 

@@ -23,26 +23,36 @@ pub(crate) fn run(scale: &Scale) {
     pages::run(scale, &service, head);
     // Sequences of feeds that no earlier run has used.
     let base = scale.blocks + head;
-    let (median, worst) = crate::timed(SINGLE, |number| {
-        append(&service, vec![block(scale, number % scale.feeds, base + number)]);
-    });
-    println!(
-        "append of one block: {median:.0?}, p99 {worst:.0?}, {:.0}/s one after the other",
-        1.0 / median.as_secs_f64()
-    );
+    // The log of a file that was just opened is empty: each append makes it longer, which the file system has to sync too.
+    one_after_the_other(scale, &service, base, "the log grows");
     many_writers(scale, &service, base + SINGLE);
-    let base = base + 2 * SINGLE + WRITERS * SINGLE;
+    let base = base + SINGLE + WRITERS * SINGLE;
     let began = Instant::now();
     for number in 0..BATCHES {
         let blocks = (0..BATCH).map(|at| block(scale, at % scale.feeds, base + number * BATCH + at));
         append(&service, blocks.collect());
     }
     println!("appends of {BATCH} blocks: {:.0} blocks/s", rate(BATCHES * BATCH, began.elapsed()));
+    // By now it is as long as it gets, and is written over: as that of the plain statements below.
+    one_after_the_other(scale, &service, base + BATCHES * BATCH, "the log is used again");
     let (now, most) = memory();
     println!("memory: {now} MiB, at most {most} MiB");
     service.close();
     drop(service);
     plain(scale);
+}
+
+fn one_after_the_other(
+    scale: &Scale,
+    service: &std::sync::Arc<alluvium_feeds::Service>,
+    base: u64,
+    log: &str,
+) {
+    let (median, worst) = crate::timed(SINGLE, |number| {
+        append(service, vec![block(scale, number % scale.feeds, base + number)]);
+    });
+    let rate = 1.0 / median.as_secs_f64();
+    println!("append of one block, {log}: {median:.0?}, p99 {worst:.0?}, {rate:.0}/s one after the other");
 }
 
 /// From the start of the service to the first answers.
