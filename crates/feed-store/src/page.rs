@@ -18,11 +18,7 @@ use std::collections::{BinaryHeap, HashSet};
 use alluvium_feed_protocol::Block;
 use rusqlite::Connection;
 
-<<<<<<< HEAD
-use crate::blocks::{self, COLUMN_COUNT, COLUMNS, from_row};
-=======
 use crate::blocks::{self, COLUMNS, FEED, POSITION, from_row};
->>>>>>> main
 use crate::feeds::json;
 use crate::{StoreError, StoreResult};
 

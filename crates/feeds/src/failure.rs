@@ -48,7 +48,6 @@ impl Failure {
                     "the disk is full; nothing of this request was kept",
                 )
             }
-<<<<<<< HEAD
             Self::Store(StoreError::Damaged { feed, sequence, position }) => {
                 let error = StoreError::Damaged { feed: feed.clone(), sequence, position };
                 tracing::error!(%error, "a stored block is damaged");
@@ -57,11 +56,10 @@ impl Failure {
                     feed_id: feed,
                     ..ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
                 }
-=======
+            }
             Self::Store(error) if error.is_damage() => {
                 tracing::error!(%error, "a stored block is damaged");
                 Self::damaged().into_response(request_id)
->>>>>>> main
             }
             Self::Store(error) => {
                 tracing::error!(%error, "a space failed");

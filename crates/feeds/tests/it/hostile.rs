@@ -17,12 +17,8 @@ use tempfile::TempDir;
 use crate::support::{Authority, NOW_MS, append, block, id, namespace};
 
 /// How long each server is bad, and how long it then has to be good, in milliseconds.
-<<<<<<< HEAD
-pub(crate) const WHILE_MS: u64 = 10 * 60_000;
-=======
-const WHILE_MS: u64 = 10 * MINUTE_MS;
+pub(crate) const WHILE_MS: u64 = 10 * MINUTE_MS;
 const MINUTE_MS: u64 = 60_000;
->>>>>>> main
 /// Requests in that time that are few: with waits that grow to half a minute a loop comes round some forty times, to ask
 /// two or three things; there are three, and polls and listings each half minute beside them.
 pub(crate) const FEW: u64 = 300;
@@ -81,11 +77,7 @@ impl World {
     }
 
     /// Lets time go by, with something that is sent unasked after each answer. Returns how many requests there were.
-    pub(crate) fn run_with(
-        &mut self,
-        ms: u64,
-        spoil: &mut Spoiling<'_>,
-    ) -> u64 {
+    pub(crate) fn run_with(&mut self, ms: u64, spoil: &mut Spoiling<'_>) -> u64 {
         let (space, end_ms) = (id("space"), self.clock.now_ms() + ms);
         let mut asked = 0;
         loop {
