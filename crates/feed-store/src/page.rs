@@ -69,7 +69,7 @@ pub fn read(
     cursor: u64,
     limits: PageLimits,
 ) -> StoreResult<Page> {
-    let mut filling = Filling::new(limits, cursor);
+    let mut filling = Filling::new(limits, cursor, head);
     let feeds = match selection {
         Selection::All => return walk(connection, (space, head), None, filling),
         Selection::Feeds([]) => return Ok(filling.whole()),
@@ -327,11 +327,13 @@ struct Filling {
     bytes: usize,
     /// The last position that was dealt with.
     passed: u64,
+    /// The highest position that there is.
+    head: u64,
 }
 
 impl Filling {
-    fn new(limits: PageLimits, cursor: u64) -> Self {
-        Self { page: Page::default(), limits, bytes: 0, passed: cursor }
+    fn new(limits: PageLimits, cursor: u64, head: u64) -> Self {
+        Self { page: Page::default(), limits, bytes: 0, passed: cursor, head }
     }
 
     /// Reads one more block if there is room for it and it is whole; whether it was taken.
@@ -340,8 +342,13 @@ impl Filling {
             return Ok(false);
         }
         let block = match read(from) {
-            // What is before it is given out all the same; who goes on from there is told.
-            Err(StoreError::Damaged { .. }) if !self.page.blocks.is_empty() => return Ok(false),
+            // What is before it is given out all the same; who goes on from there is told. Where its position can't be
+            // right, it may have been before any of that.
+            Err(StoreError::Damaged { position: Some(position), .. })
+                if !self.page.blocks.is_empty() && position > self.passed && position <= self.head =>
+            {
+                return Ok(false);
+            }
             read => read?,
         };
         let bytes = block.cost_bytes();
