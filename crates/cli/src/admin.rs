@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use alluvium_server::config::exit_codes;
+use alluvium_server::words::counted;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use ureq::http::Method;
@@ -274,7 +275,8 @@ fn totals(connection: &ConnectionArgs, args: &TotalsArgs) -> Result<(), Failure>
     let (page, _) = print(connection, ("totals", &query), (&args.list, "groups"), Table::new(&columns), row)?;
     if !args.list.json {
         let all = cells(&page, &page["total"], "all".to_owned());
-        connection.notes().note(format_args!("all: {} streams, {}", all[0], all[2]));
+        let streams = counted(number(&page["total"], "streams")?, "streams");
+        connection.notes().note(format_args!("all: {streams}, {}", all[2]));
     }
     Ok(())
 }

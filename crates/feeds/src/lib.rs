@@ -33,7 +33,7 @@ mod waiters;
 pub use alluvium_feed_protocol::{Id, Limits, limits};
 pub use counters::Counted;
 pub use hub::Listener;
-pub use options::{Options, SPACES_MAX_DEFAULT};
+pub use options::{OPEN_SPACES_MAX_DEFAULT, Options, SPACES_MAX_DEFAULT};
 pub use principal::{ClosedGate, Gate, OpenGate, Principal};
 #[doc(hidden)]
 pub use prune::STATEMENTS as PRUNE_STATEMENTS;

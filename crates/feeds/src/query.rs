@@ -109,7 +109,7 @@ fn cursor_block(
     principal: &Principal,
     cursor: u64,
 ) -> Result<Option<alluvium_feed_protocol::BlockKey>, Failure> {
-    if cursor == 0 || principal.namespaces.is_some() {
+    if cursor == 0 || cursor > space.max_position() || principal.namespaces.is_some() {
         return Ok(None);
     }
     Ok(blocks::key_at(connection, space.key, cursor)?)

@@ -162,3 +162,22 @@ fn json(value: &Value) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
+
+/// Whether a request of an operator reads: the query of a list (`streams`, `totals`, `spaces`), or the body of what is to be done
+/// (`delete`, `trim`, `prune-feed`). Nothing is done, and no server is needed.
+///
+/// # Errors
+///
+/// Why it is refused, in words.
+pub fn check_admin_request(operation: &str, query: Option<&str>, body: &[u8]) -> Result<(), String> {
+    let read = match operation {
+        "streams" => streams::Asked::parse(query).map(drop),
+        "totals" => totals::Asked::parse(query).map(drop),
+        "spaces" => spaces::Asked::parse(query).map(drop),
+        "delete" => delete::Asked::parse(body).map(drop),
+        "trim" => trim::Asked::parse(body).map(drop),
+        "prune-feed" => prune::Asked::parse(body).map(drop),
+        _ => Err(Refusal::NoSuchResource),
+    };
+    read.map_err(|refusal| refusal.to_string())
+}

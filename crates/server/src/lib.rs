@@ -24,7 +24,9 @@ mod stop;
 mod store;
 mod subscriptions;
 mod watch;
+pub mod words;
 
+pub use admin::check_admin_request;
 pub use causes::Causes;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
