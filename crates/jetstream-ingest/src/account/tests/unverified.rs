@@ -82,9 +82,9 @@ fn event(author: &mut Author, told: Told, signed: Signed) -> (Event, Bytes) {
         }
         Told::SyncOfTheTree | Told::SyncOfAnother => {
             if told == Told::SyncOfTheTree {
-                maker.sign()
+                maker.sign();
             } else {
-                maker.silent(&[EVENT])
+                maker.silent(&[EVENT]);
             }
             let object = object(maker, signed);
             let sync = maker.sync_of(&object);
