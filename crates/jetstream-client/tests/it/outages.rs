@@ -90,7 +90,7 @@ impl Outages {
 async fn notice(reader: &mut Events) -> Result<Notice, Error> {
     loop {
         match reader.next_item().await? {
-            Some(Item::Notice(Notice::Archive { .. })) | Some(Item::Event(_) | Item::Passed(_)) => {}
+            Some(Item::Notice(Notice::Archive { .. }) | Item::Event(_) | Item::Passed(_)) => {}
             Some(Item::Notice(notice)) => return Ok(notice),
             None => panic!("there is no end"),
         }
