@@ -265,13 +265,12 @@ impl Appending<'_> {
     }
 
     fn load(&mut self, index: u64, id: &Id, is_strict: bool) -> Result<feeds::Feed, Failure> {
-        let found = match self.remembered.0.get(id) {
-            Some(feed) => Some(feed.clone()),
-            None => {
-                let found = feeds::find(self.connection, &self.space.id, id)?;
-                found.iter().try_for_each(|feed| blocks::check_end(self.connection, feed))?;
-                found
-            }
+        let found = if let Some(feed) = self.remembered.0.get(id) {
+            Some(feed.clone())
+        } else {
+            let found = feeds::find(self.connection, &self.space.id, id)?;
+            found.iter().try_for_each(|feed| blocks::check_end(self.connection, feed))?;
+            found
         };
         #[cfg(feature = "planted-bugs")]
         let was_named = found.is_some();

@@ -162,14 +162,12 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(own) = own {
         runtime.block_on(own.stop());
     }
-    match failed {
-        Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
-        None => {
-            stopped?;
-            say_stopped();
-            Ok(())
-        }
+    if let Some(message) = failed {
+        return Err(Failure { message, code: EXIT_ENGINE_FAULT });
     }
+    stopped?;
+    say_stopped();
+    Ok(())
 }
 
 /// What looks at the disk of the archive. The first look is before the relay is asked for anything.

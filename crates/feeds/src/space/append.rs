@@ -103,7 +103,7 @@ impl Space {
                     Ok(done) if !done.grown.is_empty() => return Ok(None),
                     Ok(done) => outcomes.push(Ok(done.response)),
                     Err(Failure::Refused(code, message)) => {
-                        outcomes.push(Err(Failure::Refused(code, message)))
+                        outcomes.push(Err(Failure::Refused(code, message)));
                     }
                     Err(fault) => return Err(fault),
                 }

@@ -69,7 +69,8 @@ impl FjallStore {
 
     /// Whether a file or folder of this name is one of those that a database begins with.
     pub fn has_made(name: &str) -> bool {
-        matches!(name, LOCK | "version" | "keyspaces") || name.ends_with(".jnl")
+        matches!(name, LOCK | "version" | "keyspaces")
+            || Path::new(name).extension().is_some_and(|extension| extension == "jnl")
     }
 
     fn open_finished(dir: &Path) -> Result<Self, OpenError> {

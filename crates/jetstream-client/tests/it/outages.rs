@@ -90,7 +90,7 @@ impl Outages {
 async fn notice(reader: &mut Events) -> Result<Notice, Error> {
     loop {
         match reader.next_item().await? {
-            Some(Item::Notice(Notice::Archive { .. })) | Some(Item::Event(_) | Item::Passed(_)) => {}
+            Some(Item::Notice(Notice::Archive { .. }) | Item::Event(_) | Item::Passed(_)) => {}
             Some(Item::Notice(notice)) => return Ok(notice),
             None => panic!("there is no end"),
         }
@@ -107,14 +107,16 @@ async fn pass(time: Duration) {
 
 /// Time that stands while the network is waited for: it would jump ahead if nobody had anything to do.
 fn stopped_clock() -> std::sync::mpsc::Sender<()> {
-    let (held, hold) = std::sync::mpsc::channel::<()>();
-    tokio::task::spawn_blocking(move || hold.recv().is_ok());
-    held
+    let (clock, dropped) = std::sync::mpsc::channel::<()>();
+    tokio::task::spawn_blocking(move || dropped.recv().is_ok());
+    clock
 }
 
 /// Outages in milliseconds with how long the feed was there behind each, and whether a quiet and a busy feed are followed
 /// to the end.
-const TABLE: &[(&[(u64, u64)], bool, bool)] = &[
+type Row = (&'static [(u64, u64)], bool, bool);
+
+const TABLE: &[Row] = &[
     (&[(400, 9000), (400, 9000), (400, 9000)], true, true),
     (&[(1000, 1000), (4000, 1000), (1000, 25_000), (4900, 1000), (4900, 1000)], true, true),
     (&[(4900, 1000), (4900, 1000), (4900, 1000)], true, true),

@@ -32,6 +32,7 @@ const TABLE: &[(&[&str], Option<&str>)] = &[
 ];
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "it makes what a stranger could have made")]
 fn a_directory_is_taken_if_it_is_empty_or_has_something_of_a_jetstream_in_each_of_its_folders() {
     let env = Env::real();
     let temporary = tempfile::tempdir().expect("a directory");

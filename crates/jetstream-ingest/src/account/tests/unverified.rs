@@ -82,9 +82,9 @@ fn event(author: &mut Author, told: Told, signed: Signed) -> (Event, Bytes) {
         }
         Told::SyncOfTheTree | Told::SyncOfAnother => {
             if told == Told::SyncOfTheTree {
-                maker.sign()
+                maker.sign();
             } else {
-                maker.silent(&[EVENT])
+                maker.silent(&[EVENT]);
             }
             let object = object(maker, signed);
             let sync = maker.sync_of(&object);
@@ -184,7 +184,7 @@ fn check(told: Told, state: State, signed: Signed, has_keys: bool, restarts: boo
     reader.check(&author, &what);
     assert_eq!(known.account.chain(), Some(&chain(&author)), "{what}");
     // A commit that a crash has taken with it, and a sync without a key, are not judged any more.
-    let is_lost = restarts && waits || !has_keys && told != Told::Commit;
+    let is_lost = (restarts && waits) || (!has_keys && told != Told::Commit);
     if signed == Signed::Well {
         assert_eq!(rejected, 0, "{what}");
     } else if !is_lost {
