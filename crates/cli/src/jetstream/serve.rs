@@ -18,10 +18,11 @@ use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
 use alluvium_server::config::{MetricsPlace, check_free_space};
+use alluvium_server::keep::{KeepFault, WithBackups, try_folder};
 use alluvium_server::metrics::plumbing;
 use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
 use alluvium_server::{
-    EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
+    Causes, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
 use alluvium_server::{RoomKeeper, keep_certificates, scheme};
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,6 +65,13 @@ impl From<StartError> for Failure {
 impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Self {
         Self { message: error.to_string(), code: EXIT_CONFIG }
+    }
+}
+
+impl From<KeepFault> for Failure {
+    fn from(error: KeepFault) -> Self {
+        let code = if matches!(error, KeepFault::Inside { .. }) { EXIT_CONFIG } else { EXIT_IO };
+        Self { message: format!("`--backup-dir` cannot be used: {}", Causes(&error)), code }
     }
 }
 
@@ -117,6 +125,9 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let own = OwnServer::start(args.metrics_listen, &sight)?;
     let room = Room::default();
     let keeper = room_keeper(args, &env, &room)?;
+    if let Some(folder) = &args.backup_dir {
+        try_folder(env.disk.as_ref(), folder, &args.data_dir)?;
+    }
     let jetstream = Jetstream::start(&config(args, room), &env)?;
     keeper.show(&sight);
     let shutdown = Shutdown::new();
@@ -132,6 +143,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     sight.health().recovered();
     let shown = access.clone();
     sight.add(move |page| alluvium_server::metrics::access(page, &shown));
+    let surface = WithBackups::of_archive(surface, args.backup_dir.clone(), jetstream.archive(), &sight);
     let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
     let surface = Guarded::new(surface, access);
     let watched = Watched::new(surface, Arc::clone(&sight));
