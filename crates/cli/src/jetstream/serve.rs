@@ -125,9 +125,6 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let own = OwnServer::start(args.metrics_listen, &sight)?;
     let room = Room::default();
     let keeper = room_keeper(args, &env, &room)?;
-    if let Some(folder) = &args.backup_dir {
-        try_folder(env.disk.as_ref(), folder, &args.data_dir)?;
-    }
     let jetstream = Jetstream::start(&config(args, room), &env)?;
     keeper.show(&sight);
     let shutdown = Shutdown::new();
@@ -182,12 +179,15 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// What looks at the disk of the archive. The first look is before the relay is asked for anything.
+/// What looks at the disk of the archive, once backups are known to have a place if they are wanted. The first look is before the relay is asked for anything.
 fn room_keeper(args: &ServeArgs, env: &Env, room: &Room) -> Result<RoomKeeper, Failure> {
     check_free_space(args.disk_free_warn, args.disk_free_min)
         .map_err(|message| Failure { message, code: EXIT_CONFIG })?;
     let limits = RoomLimits { warn: args.disk_free_warn.0, min: args.disk_free_min.0 };
     env.disk.create_dir_all(&args.data_dir)?;
+    if let Some(folder) = &args.backup_dir {
+        try_folder(env.disk.as_ref(), folder, &args.data_dir)?;
+    }
     let keeper = RoomKeeper::new(env, limits).and("data", args.data_dir.clone(), room.clone());
     keeper.look();
     Ok(keeper)

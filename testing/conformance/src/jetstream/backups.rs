@@ -108,7 +108,9 @@ fn refused(binary: &Path, world: &World) -> Result<()> {
 /// Brings a backup back and starts a server on it: it has a first part of the events, those that had been shown when it was
 /// taken among them, asks the relay from there on, and comes to the same.
 fn restored(binary: &Path, world: &mut World, backup: &Path, floor: usize, events: &[Told]) -> Result<()> {
-    let target: PathBuf = backup.with_extension("restored");
+    // Not where backups are: what is served cannot be in there.
+    let name = backup.file_name().context("a name")?.display();
+    let target: PathBuf = world.data_dir.with_file_name(format!("restored-{name}"));
     done(binary, &["check", text(backup)?])?;
     done(binary, &["restore", text(backup)?, text(&target)?])?;
     let kept: Vec<Told> =
