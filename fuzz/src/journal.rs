@@ -99,7 +99,7 @@ pub fn table(input: &[u8]) {
     const MESSAGES: [&str; 3] = ["alpha", "beta", "gamma"];
     let (_, disk) = world();
     let path = Path::new("/table");
-    let mut writer = TableWriter::create(&disk, path, 1).expect("a new table");
+    let mut writer = TableWriter::create(&disk, path, 1, None).expect("a new table");
     for stream in [1, 2] {
         let lengths = MESSAGES.map(|message| u32::try_from(message.len()).unwrap_or(u32::MAX));
         let data = MESSAGES.concat();
@@ -125,7 +125,10 @@ pub fn checkpoint(input: &[u8]) {
     let (_, disk) = world();
     let path = Path::new("/checkpoint");
     let end = CheckpointEnd { next_stream: 1, last_seq: 2 };
-    CheckpointWriter::create(&disk, path, 1).expect("a new checkpoint").finish(end).expect("a checkpoint");
+    CheckpointWriter::create(&disk, path, 1, None)
+        .expect("a new checkpoint")
+        .finish(end)
+        .expect("a checkpoint");
     let file = disk.open(path, OpenMode::ReadWrite).expect("the checkpoint");
     // The header stays; the end is written over.
     let len = u32::try_from(input.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -135,7 +138,7 @@ pub fn checkpoint(input: &[u8]) {
         CheckpointReader::open(&disk, path).expect("its header").collect();
     let Ok(found) = found else { return };
     let again = Path::new("/again");
-    let mut writer = CheckpointWriter::create(&disk, again, 1).expect("a new checkpoint");
+    let mut writer = CheckpointWriter::create(&disk, again, 1, None).expect("a new checkpoint");
     for entry in &found {
         writer.push(entry).expect("an entry that was read");
     }

@@ -4,9 +4,12 @@
 //! `fuzz/seeds`, so that every seed is also a regression test on the stable toolchain.
 
 pub mod access;
+pub mod admin;
+pub mod archive;
 pub mod atproto;
 pub mod config;
 pub mod feed;
+pub mod guard;
 pub mod http;
 pub mod ingest;
 pub mod jetstream_client;
@@ -16,6 +19,8 @@ pub mod keep;
 pub mod metrics;
 pub mod multipart;
 pub mod protocol;
+pub mod sqlstore;
+pub mod sse;
 pub mod subscription;
 pub mod websocket;
 pub mod wire;

@@ -9,6 +9,7 @@ use alluvium_protocol::batch::split_frames;
 use alluvium_protocol::limits::{
     BUCKETED_PATH_BYTES_MAX, INTEGER_MAX, PATH_BYTES_MAX, PRODUCER_ID_BYTES_MAX,
 };
+use alluvium_protocol::path_token::{decode_stream_path, encode_stream_path};
 use alluvium_protocol::prefix::Prefix;
 use alluvium_protocol::sse::{DataEvent, TextSplit};
 use alluvium_protocol::{
@@ -22,7 +23,7 @@ use serde_json::value::RawValue;
 pub type Body = fn(&[u8]);
 
 /// Every body with the name of its target and of its folder of seeds.
-pub const BODIES: [(&str, Body); 12] = [
+pub const BODIES: [(&str, Body); 13] = [
     ("protocol_offset", offset),
     ("protocol_path", path),
     ("protocol_content_type", content_type),
@@ -35,12 +36,27 @@ pub const BODIES: [(&str, Body); 12] = [
     ("protocol_sse", data_event),
     ("protocol_batch", batch),
     ("protocol_prefix", prefix),
+    ("protocol_path_token", path_token),
 ];
 
 /// The first `N` lines of the input, `None` past its end.
 fn lines<const N: usize>(input: &[u8]) -> Option<[Option<&str>; N]> {
     let mut lines = str::from_utf8(input).ok()?.split('\n');
     Some(std::array::from_fn(|_| lines.next()))
+}
+
+/// The input is a path, and a word for one. A word names its path, or the beginning of a long one; a word that reads is the
+/// word of what it reads as, unless that is a beginning only.
+pub fn path_token(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    let word = encode_stream_path(text);
+    assert!(word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte)), "{word}");
+    let told = decode_stream_path(&word).expect("a word that was made of a path");
+    assert!(text.starts_with(&told));
+    assert_eq!(told != text, word.contains('~'));
+    if let Some(path) = decode_stream_path(text).filter(|_| !text.contains('~')) {
+        assert_eq!(encode_stream_path(&path), text);
+    }
 }
 
 /// Frames are the body again when they are put together, and no more than there may be.

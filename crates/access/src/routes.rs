@@ -57,6 +57,7 @@ pub const SERVER: &[Route] = &[
     route("GET", "/admin/v1/spaces", ADMIN),
     route("POST", "/admin/v1/delete", ADMIN),
     route("POST", "/admin/v1/trim", ADMIN),
+    route("POST", "/admin/v1/prune-feed", ADMIN),
     route("GET", "/v1/stream/{stream}", READ),
     route("POST", "/v1/stream/{stream}", WRITE),
     route("PUT", "/v1/stream/{stream}", WRITE),

@@ -1,6 +1,7 @@
 //! `alluvium admin …`: what an operator asks of a running server, page by page, as a table or as JSON.
 
 mod delete;
+mod prune;
 mod table;
 mod trim;
 
@@ -8,6 +9,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use alluvium_server::config::exit_codes;
+use alluvium_server::words::counted;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use ureq::http::Method;
@@ -47,6 +49,9 @@ enum AdminCommand {
     /// Give up the beginning of one stream. Without `--yes` it only says what that would come to.
     #[command(long_about = trim::LONG_ABOUT)]
     Trim(trim::TrimArgs),
+    /// Remove the old blocks of a feed. Without `--yes` it only says what that would come to.
+    #[command(long_about = prune::LONG_ABOUT)]
+    PruneFeed(prune::PruneArgs),
 }
 
 /// How much of a list is printed, and how.
@@ -112,6 +117,7 @@ pub(crate) fn run(args: AdminArgs) -> ExitCode {
         AdminCommand::Spaces(args) => spaces(&connection, &args),
         AdminCommand::Delete(args) => delete::run(&connection, &args),
         AdminCommand::Trim(args) => trim::run(&connection, &args),
+        AdminCommand::PruneFeed(args) => prune::run(&connection, &args),
     })
 }
 
@@ -269,7 +275,8 @@ fn totals(connection: &ConnectionArgs, args: &TotalsArgs) -> Result<(), Failure>
     let (page, _) = print(connection, ("totals", &query), (&args.list, "groups"), Table::new(&columns), row)?;
     if !args.list.json {
         let all = cells(&page, &page["total"], "all".to_owned());
-        connection.notes().note(format_args!("all: {} streams, {}", all[0], all[2]));
+        let streams = counted(number(&page["total"], "streams")?, "streams");
+        connection.notes().note(format_args!("all: {streams}, {}", all[2]));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use alluvium_env::{Env, Finding};
 use alluvium_server::Causes;
 use alluvium_server::config::{StoreChoice, exit_codes};
 use alluvium_server::keep::{self, KeepFault};
+use alluvium_server::words::counted;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -174,7 +175,7 @@ impl Told {
                 counts.iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
             json!({ "checked": counts, "faults": faults, "notes": notes }).to_string()
         } else {
-            let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            let counts: Vec<String> = counts.iter().map(|(name, count)| counted(*count, name)).collect();
             let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
             format!("{}: looked at {counts}; faults {faults}, notes {notes}", dir.display())
         });
@@ -233,7 +234,8 @@ fn offline(args: &BackupArgs, dir: &Path, target: &Path) -> ExitCode {
 }
 
 fn line(name: &str, files: u64, bytes: u64, linked: u64) -> String {
-    format!("{name}: {files} files, {bytes} bytes, of which {linked} are shared with the data directory")
+    let (files, bytes) = (counted(files, "files"), counted(bytes, "bytes"));
+    format!("{name}: {files}, {bytes}, of which {linked} are shared with the data directory")
 }
 
 /// Has the server take it, however long that lasts.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use alluvium_env::{Env, Finding, FindingKind};
 use alluvium_journal::format::STREAMS_NAME;
-use alluvium_journal::{DataDirectory, FormatError, shard_name};
+use alluvium_journal::{DataDirectory, FormatError, Layout, Shape, shard_name};
 
 use crate::check::references::References;
 use crate::check::shard::ShardCheck;
@@ -44,18 +44,26 @@ pub struct Checked {
 ///
 /// # Errors
 ///
-/// [`FormatError`] when this is no data directory of this version, or somebody has it open. Everything else is a
-/// [`Finding`].
+/// [`FormatError`] when this is no data directory of this version, somebody has it open, or nothing tells any more how it
+/// is cut. Everything else is a [`Finding`], also that its mark is missing.
 pub fn check(env: &Env, dir: &Path, report: &mut dyn FnMut(Finding)) -> Result<Checked, FormatError> {
-    let (directory, format) = DataDirectory::look(env, dir)?;
-    let mut checked = Checked { shards: u64::from(format.shards), ..Checked::default() };
-    let mut shards = Vec::with_capacity(usize::from(format.shards));
-    for index in 0..format.shards {
-        let shard = ShardCheck::new(env, (index, directory.shard_dir(index)), &mut checked, report);
-        shards.push(shard.read(format.segment_bytes));
+    let (data_directory, Layout { format, shards, segment_bytes, directory }) =
+        DataDirectory::look(env, dir)?;
+    match format {
+        Ok(_) => {}
+        Err(FormatError::Damage(damage)) => report(damage.into()),
+        Err(FormatError::Io(fault)) => report(fault.into()),
+        Err(error) => return Err(error),
     }
-    References::new(&shards).check(&mut checked, report);
-    folders(env, dir, format.shards, report);
+    let mut checked = Checked { shards: u64::from(shards), ..Checked::default() };
+    let mut found = Vec::with_capacity(usize::from(shards));
+    for index in 0..shards {
+        let shape = Shape { segment_bytes, shard: Some(index), directory };
+        let dir = data_directory.shard_dir(index);
+        found.push(ShardCheck::new(env, (index, dir), &mut checked, report).read(shape));
+    }
+    References::new(&found).check(&mut checked, report);
+    folders(env, dir, shards, report);
     Ok(checked)
 }
 

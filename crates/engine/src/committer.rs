@@ -305,9 +305,9 @@ impl Committer {
                     drop(pin);
                 }
                 Effect::Published { stream, snapshot, retain_all, until_ms } => {
-                    shard.published_snapshot(&stream, snapshot, retain_all, until_ms);
+                    inner.published_snapshot(shard, &stream, snapshot, retain_all, until_ms);
                 }
-                Effect::Trimmed(stream, trim) => shard.published_trim(&stream, &trim),
+                Effect::Trimmed(stream, trim) => inner.published_trim(&stream, &trim),
                 Effect::Described(stream, attributes) => stream.shared.lock().attributes = attributes,
                 Effect::Checkpointed(stream, checkpoint) => {
                     let previous = stream.shared.lock().checkpoint.replace(Box::new(checkpoint));

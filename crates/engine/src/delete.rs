@@ -120,6 +120,8 @@ impl Inner {
     /// Forgets a deleted stream that no fork needs, then its source if that was waiting for this, and so on.
     pub(crate) fn purge(&self, stream: Arc<Stream>) {
         let mut next = Some(stream);
+        // What a fork has inherited of its source's inheritance is let go of once, however long the chain.
+        let mut from = 0;
         while let Some(stream) = next {
             next = None;
             if stream.purged.swap(true, Ordering::SeqCst) {
@@ -139,9 +141,11 @@ impl Inner {
                 shard.bodies.lock().remove(&stream.id);
             }
             shard.garbage_bytes.fetch_add(stream.shared.lock().extents.bytes(), Ordering::Relaxed);
+            self.let_go_of_inherited(&stream, from, u64::MAX);
             if let Some(fork) = &stream.fork
                 && release(&fork.source)
             {
+                from = fork.at.position;
                 next = Some(fork.source.clone());
             }
         }

@@ -36,7 +36,7 @@ const SEGMENTS_AT_ONCE_MAX: usize = 4;
 
 /// About what a stream takes in a checkpoint. A fold writes the whole checkpoint anew, so it should fold at least as
 /// much.
-const CHECKPOINT_BYTES_PER_STREAM: u64 = 256;
+pub(crate) const CHECKPOINT_BYTES_PER_STREAM: u64 = 256;
 
 /// Tables of bodies at which a fold looks whether some are to become one: each is a file.
 const UNFOLDED_BODIES_MAX: usize = 64;
@@ -105,11 +105,8 @@ impl Inner {
         if bodies >= UNFOLDED_BODIES_MAX && bodies as u64 * UNFOLDED_BODY_WEIGHT >= checkpoint_bytes {
             return sealed > 0 || self.seal(index).is_ok();
         }
-        if shard.garbage_bytes.load(Ordering::Relaxed) < segment_bytes.max(checkpoint_bytes) {
-            return false;
-        }
         // Garbage in the current segment can only be folded once that is sealed.
-        sealed > 0 || matches!(self.seal(index), Ok(()) if !shard.segments.sealed().is_empty())
+        shard.has_garbage() && (sealed > 0 || self.seal(index).is_ok())
     }
 
     /// Seals the current segment of a shard if it holds anything.
@@ -152,7 +149,9 @@ impl Inner {
         let mut sealed = shard.segments.sealed();
         sealed.truncate(SEGMENTS_AT_ONCE_MAX);
         let rewritten = merge::choose(&folded.tables, self.options.table_bytes_max);
-        if sealed.is_empty() && rewritten.is_empty() {
+        // What lies in tables alone is found out by writing the checkpoint anew: tables of much garbage go with the next fold.
+        let is_worth_it = folded.manifest.checkpoint.is_some() && shard.has_garbage();
+        if sealed.is_empty() && rewritten.is_empty() && !is_worth_it {
             return Ok(false);
         }
         let last = sealed.last().map_or(folded.manifest.first_segment - 1, |last| *last);
@@ -283,7 +282,7 @@ impl Fold<'_> {
     fn run(&self, tables: &[HeldTable], last: u64, last_seq: u64) -> Result<Next, FoldError> {
         let disk = self.inner.env.disk.as_ref();
         let mut set =
-            TableSet::new(disk, &self.shard.dir, self.manifest.next_file, self.inner.options.table_bytes_max);
+            TableSet::new(disk, self.shard, self.manifest.next_file, self.inner.options.table_bytes_max);
         self.each_stream(&mut |stream| self.copy(&stream, &mut set))?;
         let (written, next_file) = set.finish()?;
         let mut tables: Vec<HeldTable> = tables
@@ -329,7 +328,7 @@ impl Fold<'_> {
     ) -> Result<HashSet<StreamId>, FoldError> {
         let disk = self.inner.env.disk.as_ref();
         let path = self.shard.dir.join(checkpoint_name(number));
-        let mut writer = CheckpointWriter::create(disk, &path, number)?;
+        let mut writer = CheckpointWriter::create(disk, &path, number, self.shard.segments.directory())?;
         let mut next_stream = 0;
         let mut emptied = HashSet::new();
         let now_ms = self.inner.now_ms();

@@ -61,6 +61,7 @@ mod fault;
 mod fold;
 mod fold_checkpoint;
 mod fork;
+mod garbage;
 mod link;
 mod lost;
 mod merge;

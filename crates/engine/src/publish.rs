@@ -338,10 +338,11 @@ pub(crate) fn body_birth(id: StreamId, content_type: ContentType, now_ms: u64) -
     }
 }
 
-impl Shard {
+impl Inner {
     /// Shows a snapshot whose record is synced.
     pub(crate) fn published_snapshot(
         &self,
+        shard: &Shard,
         stream: &Arc<Stream>,
         snapshot: Snapshot<BodyHold>,
         retain_all: bool,
@@ -351,12 +352,12 @@ impl Shard {
         let retention = visible.retention.get_or_insert_default();
         let before = retention.floor.position;
         retention.publish(snapshot, retain_all, until_ms);
-        let dropped = retention.floor.position - before;
+        let after = retention.floor.position;
         let supersedes = !retention.superseded.is_empty();
         drop(visible);
-        self.garbage_bytes.fetch_add(dropped, Ordering::Relaxed);
+        self.given_up(stream, before, after);
         if supersedes {
-            self.graces.lock().push_back((until_ms, Arc::downgrade(stream)));
+            shard.graces.lock().push_back((until_ms, Arc::downgrade(stream)));
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 
 use alluvium_env::{Disk, Env};
 use alluvium_journal::{
-    self as journal, CheckpointError, CheckpointReader, DataDirectory, FormatError, JournalError,
-    JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError, Segments, Shape,
-    StreamId, Table, TableError, body_table, checkpoint_name, table_name,
+    self as journal, CheckpointError, CheckpointReader, DataDirectory, DirectoryId, FormatError,
+    JournalError, JournalWriter, Manifest, ManifestError, Mutation, Record, RecordPlace, ReplayError,
+    Segments, Shape, StreamId, Table, TableError, body_table, checkpoint_name, table_name,
 };
 use alluvium_protocol::StreamPath;
 use alluvium_tail::{Recent, SpanCache};
@@ -122,10 +122,11 @@ impl Engine {
         let mut recovered = Vec::with_capacity(usize::from(shards));
         for index in 0..shards {
             let shard_dir = directory.shard_dir(index);
+            let shape = Shape { segment_bytes, shard: Some(index), directory: directory.id() };
             let shard = if fresh {
-                Recovered::create(&env, shard_dir, index, segment_bytes)?
+                Recovered::create(&env, shard_dir, index, shape)?
             } else {
-                Recovered::open(&env, shard_dir, index, segment_bytes)?
+                Recovered::open(&env, shard_dir, index, shape)?
             };
             recovered.push(shard);
         }
@@ -151,10 +152,10 @@ fn check(options: &Options) -> Result<(), OpenError> {
 }
 
 impl Recovered {
-    fn create(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
+    fn create(env: &Env, dir: PathBuf, index: u16, shape: Shape) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: dir.clone(), source };
         env.disk.create_dir_all(&dir).map_err(io)?;
-        let segments = Segments::create(env, &dir, Shape { segment_bytes, shard: Some(index) }, 1)?;
+        let segments = Segments::create(env, &dir, shape, 1)?;
         let manifest = Manifest {
             shard: index,
             checkpoint: None,
@@ -167,7 +168,7 @@ impl Recovered {
         Self::replay(env, dir, segments, Folded::new(manifest, Vec::new()), HashMap::new(), 0)
     }
 
-    fn open(env: &Env, dir: PathBuf, index: u16, segment_bytes: u32) -> Result<Self, OpenError> {
+    fn open(env: &Env, dir: PathBuf, index: u16, shape: Shape) -> Result<Self, OpenError> {
         let disk = env.disk.as_ref();
         let Some(manifest) = Manifest::load(disk, &dir)? else {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -176,16 +177,17 @@ impl Recovered {
         if manifest.shard != index {
             return Err(OpenError::Inconsistent { dir, source: Inconsistent::Shard(manifest.shard) });
         }
-        remove_leftovers(disk, &dir, &manifest).map_err(JournalError::from)?;
         let mut tables = Vec::with_capacity(manifest.tables.len());
         for number in &manifest.tables {
-            let table = Arc::new(Table::open(disk, &dir.join(table_name(*number)))?);
-            tables.push(HeldTable { table, live_bytes: 0 });
+            let table = Table::open(disk, &dir.join(table_name(*number)))?;
+            table.check_directory(shape.directory).map_err(TableError::from)?;
+            tables.push(HeldTable { table: Arc::new(table), live_bytes: 0 });
         }
         let mut streams = HashMap::new();
         let mut next_stream = 0;
         if let Some(number) = manifest.checkpoint {
             let mut reader = CheckpointReader::open(disk, &dir.join(checkpoint_name(number)))?;
+            reader.check_directory(shape.directory).map_err(CheckpointError::from)?;
             for entry in &mut reader {
                 let inconsistent = |source| OpenError::Inconsistent { dir: dir.clone(), source };
                 let (rebuilt, extents) = Rebuilt::from_entry(entry?).map_err(inconsistent)?;
@@ -197,8 +199,7 @@ impl Recovered {
             }
             next_stream = reader.end().map_or(0, |end| end.next_stream);
         }
-        let segments =
-            Segments::open(env, &dir, Shape { segment_bytes, shard: Some(index) }, manifest.first_segment)?;
+        let segments = Segments::open(env, &dir, shape, manifest.first_segment)?;
         Self::replay(env, dir, segments, Folded::new(manifest, tables), streams, next_stream)
     }
 
@@ -234,9 +235,11 @@ impl Recovered {
             tracing::warn!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut a torn tail off the journal");
         }
         let disk = env.disk.as_ref();
-        let unfolded_bodies = open_body_tables(disk, &dir, &mut streams, &bodies)?;
+        let unfolded_bodies = open_body_tables(disk, (&dir, segments.directory()), &mut streams, &bodies)?;
         let writer = JournalWriter::resume(segments.clone(), &replayed)?;
         let recorded: HashSet<u64> = bodies.into_iter().map(body_table).collect();
+        // Only now is it known that the manifest is the one of these files.
+        remove_leftovers(disk, &dir, &folded.manifest).map_err(JournalError::from)?;
         remove_unpublished(disk, &dir, &folded.manifest, &|number| recorded.contains(&number))
             .map_err(JournalError::from)?;
         Ok(Self { dir, streams, segments, writer, folded, unfolded_bodies, next_stream })
@@ -246,7 +249,7 @@ impl Recovered {
 /// Opens the tables of bodies whose records were replayed. Of one that has ended there may be none any more.
 fn open_body_tables(
     disk: &dyn Disk,
-    dir: &Path,
+    (dir, directory): (&Path, Option<DirectoryId>),
     streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     bodies: &[StreamId],
 ) -> Result<HashMap<StreamId, Arc<Table>>, OpenError> {
@@ -256,7 +259,9 @@ fn open_body_tables(
         if rebuilt.state.deleted {
             continue;
         }
-        let table = Arc::new(Table::open(disk, &dir.join(table_name(body_table(*id))))?);
+        let table = Table::open(disk, &dir.join(table_name(body_table(*id))))?;
+        table.check_directory(directory).map_err(TableError::from)?;
+        let table = Arc::new(table);
         let extent = whole_body(&table, *id, pair_of(rebuilt.state.tail)).ok_or_else(|| {
             OpenError::Inconsistent { dir: dir.to_owned(), source: Inconsistent::Extent(id.0) }
         })?;
@@ -423,6 +428,7 @@ fn assemble(
             bodies: Mutex::new(bodies),
             released,
             graces: Mutex::new(graces),
+            garbage_bytes: AtomicU64::new(shard.streams.values().map(|(_, extents)| extents.bytes()).sum()),
             gone: Mutex::new(shard.streams.into_keys().collect()),
             unfolded_bodies: Mutex::new(shard.unfolded_bodies),
             next_stream: AtomicU64::new(shard.next_stream),
@@ -434,7 +440,6 @@ fn assemble(
             tables: Mutex::new(shard.folded.sizes()),
             folded: Mutex::new(shard.folded),
             is_full: AtomicBool::new(false),
-            garbage_bytes: AtomicU64::new(0),
         });
     }
     let mut ended: Vec<Arc<Stream>> =
@@ -460,5 +465,6 @@ fn assemble(
     if !ended.is_empty() {
         inner.end_lost(&ended)?;
     }
+    inner.shards.iter().for_each(|shard| inner.count_garbage(shard));
     Ok(inner)
 }

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 
 use alluvium_env::Disk;
 use alluvium_journal::{
-    IoFault, Manifest, RawOffset, StreamId, Table, TableError, TableExtent, TableSummary, TableWriter,
-    body_table, body_table_number, checkpoint_name, table_name,
+    IoFault, Manifest, RawOffset, ShardFile, StreamId, Table, TableError, TableExtent, TableSummary,
+    TableWriter, body_table, body_table_number, checkpoint_name, table_name,
 };
+
+use crate::shard::Shard;
 
 /// Writes tables and remembers which blocks hold which stream.
 pub(crate) struct TableSet<'a> {
     disk: &'a dyn Disk,
-    dir: &'a Path,
+    shard: &'a Shard,
     next_number: u64,
     table_bytes_max: u64,
     current: Option<Current>,
@@ -39,9 +41,9 @@ pub(crate) struct WrittenTable {
 }
 
 impl<'a> TableSet<'a> {
-    /// Tables in `dir`, numbered from `next_number`.
-    pub(crate) fn new(disk: &'a dyn Disk, dir: &'a Path, next_number: u64, table_bytes_max: u64) -> Self {
-        Self { disk, dir, next_number, table_bytes_max, current: None, written: Vec::new() }
+    /// Tables of a shard, numbered from `next_number`.
+    pub(crate) fn new(disk: &'a dyn Disk, shard: &'a Shard, next_number: u64, table_bytes_max: u64) -> Self {
+        Self { disk, shard, next_number, table_bytes_max, current: None, written: Vec::new() }
     }
 
     /// Adds messages of a stream, in the order of streams and positions.
@@ -56,8 +58,9 @@ impl<'a> TableSet<'a> {
         #[cfg(feature = "planted-bugs")]
         let (lengths, append_ends) = &crate::planted::lose_boundary(lengths, append_ends);
         if self.current.is_none() {
-            let path = self.dir.join(table_name(self.next_number));
-            let writer = TableWriter::create(self.disk, &path, self.next_number)?;
+            let path = self.shard.dir.join(table_name(self.next_number));
+            let directory = self.shard.segments.directory();
+            let writer = TableWriter::create(self.disk, &path, self.next_number, directory)?;
             self.next_number += 1;
             self.current = Some(Current { writer, path, bytes: 0, spans: Vec::new() });
         }
@@ -103,8 +106,7 @@ pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path, manifest: &Manifest)
         move |source| IoFault { action, file, source }
     };
     for name in disk.list(dir).map_err(fault("list", dir))? {
-        let folds = name.starts_with("table-") || name.starts_with("checkpoint-");
-        if folds && !wanted.contains(&name) {
+        if ShardFile::of(&name) == Some(ShardFile::Folded) && !wanted.contains(&name) {
             let path = dir.join(&name);
             disk.remove(&path).map_err(fault("remove", &path))?;
         }

@@ -14,7 +14,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use alluvium_journal::{self as journal, Mutation, Record, StreamId};
 use alluvium_protocol::{Offset, Retention, StreamPath};
@@ -29,7 +28,6 @@ use crate::error::{LookupError, ReadError, ReadFault, StorageError};
 use crate::read::lost;
 use crate::reply::Reply;
 use crate::retention::{OVERDUE_MAX, RetentionRule};
-use crate::shard::Shard;
 use crate::stream::{Shared, Stream, pair_of, trim_retention};
 
 /// Marks for each span of time that a rule keeps: data goes so much later than it might, at most.
@@ -383,16 +381,16 @@ impl Committer {
     }
 }
 
-impl Shard {
+impl Inner {
     /// Shows that the beginning of a stream was given up, whose record is synced.
     pub(crate) fn published_trim(&self, stream: &Stream, trim: &journal::Trim) {
         let mut visible = stream.shared.lock();
         let before = visible.floor().position;
         let given_up = trim_retention(&mut visible.retention, trim);
-        let dropped = visible.floor().position - before;
+        let after = visible.floor().position;
         drop(visible);
         // After the lock: the body may be held by nobody else.
         drop(given_up);
-        self.garbage_bytes.fetch_add(dropped, Ordering::Relaxed);
+        self.given_up(stream, before, after);
     }
 }

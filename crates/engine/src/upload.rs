@@ -97,7 +97,8 @@ impl BodyWriter {
     fn create(inner: &Inner, shard: &Shard) -> Result<Self, TableError> {
         let id = shard.next_id();
         let path = shard.dir.join(table_name(body_table(id)));
-        let table = TableWriter::create(inner.env.disk.as_ref(), &path, body_table(id))?;
+        let directory = shard.segments.directory();
+        let table = TableWriter::create(inner.env.disk.as_ref(), &path, body_table(id), directory)?;
         let file = UnknownFile { path, released: shard.released.clone(), is_known: false };
         Ok(Self { id, table, end: Offset::ZERO, file })
     }

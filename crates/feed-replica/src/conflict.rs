@@ -41,7 +41,7 @@ pub(crate) fn set_aside(connection: &Connection, insertion_id: i64, now_ms: u64)
         .execute((insertion_id, now_ms))?;
     connection
         .prepare_cached(
-            "UPDATE feeds SET blockCount = max(feeds.blockCount - 1, 0), \
+            "UPDATE feeds SET rowCheck = NULL, blockCount = max(feeds.blockCount - 1, 0), \
              byteCount = max(feeds.byteCount - length(b.data), 0) \
              FROM blocks b WHERE b.insertionId = ?1 AND feeds.feedPrivateId = b.feedPrivateId",
         )?

@@ -326,8 +326,8 @@ fn drop_below(connection: &Connection, feed: i64, from: u64) -> StoreResult<()> 
     connection
         .prepare_cached("DELETE FROM blocks WHERE feedPrivateId = ?1 AND position < ?2")?
         .execute((feed, from))?;
-    let sql = "UPDATE feeds SET (blockCount, byteCount) = (SELECT count(*), coalesce(sum(length(data)), 0) \
-               FROM blocks b WHERE b.feedPrivateId = feeds.feedPrivateId) WHERE feedPrivateId = ?1";
+    let sql = "UPDATE feeds SET rowCheck = NULL, (blockCount, byteCount) = (SELECT count(*), \
+               coalesce(sum(length(data)), 0) FROM blocks b WHERE b.feedPrivateId = feeds.feedPrivateId) WHERE feedPrivateId = ?1";
     connection.prepare_cached(sql)?.execute([feed])?;
     Ok(())
 }

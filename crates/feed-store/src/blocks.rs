@@ -1,8 +1,16 @@
 //! Rows of `blocks`.
 
-use alluvium_feed_protocol::{Block, BlockKey, Check, ContentHash, Data, Id, Namespace};
-use rusqlite::{Connection, OptionalExtension, Row};
+mod row;
 
+use alluvium_feed_protocol::{Block, BlockKey, Check, ContentHash, Id};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use self::row::{ACTOR, ARRIVED, DATA, NAMED, SEQUENCE, as_written, due, place_check};
+pub use self::row::{COLUMN_COUNT, COLUMNS, from_row};
+pub(crate) use self::row::{FEED, POSITION, POSITION_CHECK, from_row_unchecked, hash_of, is_as_written};
+use crate::feeds::Feed;
+use crate::rowcheck::{self, blob, number, text};
 use crate::spaces::{check_from_sql, check_to_sql};
 use crate::{StoreError, StoreResult};
 
@@ -36,14 +44,115 @@ pub struct New<'a> {
     pub now_ms: u64,
 }
 
-/// How many columns [`COLUMNS`] has; more may follow.
-pub const COLUMN_COUNT: usize = 13;
+/// Writes the checks of all rows that have none, as those of before schema version 7; `from` is the last row that was
+/// looked at, and how many are is bounded. The last row looked at now; none if there are no more.
+pub(crate) fn write_checks(connection: &Connection, from: i64, count: usize) -> StoreResult<Option<i64>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, b.insertionId FROM blocks b LEFT JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.insertionId > ?1 ORDER BY b.insertionId LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((from, count))?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let insertion_id: i64 = row.get(COLUMN_COUNT)?;
+        let (row_check, place_check) = due(row)?;
+        let has_place = row.get_ref(POSITION)? != ValueRef::Null;
+        connection
+            .prepare_cached("UPDATE blocks SET rowCheck = ?2, placeCheck = ?3 WHERE insertionId = ?1 AND rowCheck IS NULL")?
+            .execute((insertion_id, row_check, has_place.then_some(place_check)))?;
+        last = Some(insertion_id);
+    }
+    Ok(last)
+}
 
-/// Columns of [`from_row`], in its order, from the tables `b` and `f`.
-pub const COLUMNS: &str = "f.feedId, f.feedNamespace, b.position, b.sequence, b.actorId, b.prevSequence, \
-                                  b.prevActorId, b.timestamp, b.encryptionKeyId, b.iv, b.signature, b.data, b.dataHash";
+/// The row of a key, if there is one, and if it says what was written.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if it does not.
+pub fn find_whole(
+    connection: &Connection,
+    feed: i64,
+    sequence: u64,
+    actor: &Id,
+) -> StoreResult<Option<Stored>> {
+    let sql = format!(
+        "SELECT {NAMED}, b.insertionId FROM blocks b JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.feedPrivateId = ?1 AND b.sequence = ?2 AND b.actorId = ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((feed, sequence, actor.as_str()))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    as_written(row)?;
+    Ok(Some(Stored {
+        insertion_id: row.get(DATA)?,
+        feed: row.get(FEED)?,
+        position: row.get(POSITION)?,
+        content: hash_of(row)?,
+    }))
+}
 
-/// The row of a key, if there is one.
+/// The position below which blocks of a space were pruned; 0 if none were.
+pub(crate) fn pruned_below(connection: &Connection, space: i64) -> StoreResult<u64> {
+    Ok(connection.prepare_cached(PRUNED_BELOW)?.query_row([space], |row| row.get(0))?)
+}
+
+pub(crate) const PRUNED_BELOW: &str = "SELECT coalesce(max(f.prunedBelow), 0) FROM feeds f \
+                                       WHERE f.spaceId = (SELECT s.spaceId FROM spaces s WHERE s.spaceKey = ?1)";
+
+/// Refuses it that an authority has no block at the positions from `first` to before `next`, unless what was there may have
+/// been pruned.
+fn missing(connection: &Connection, space: i64, first: u64, next: u64) -> StoreResult<()> {
+    if next <= first || next <= pruned_below(connection, space)? {
+        return Ok(());
+    }
+    Err(lost(first, next))
+}
+
+/// What is told of positions that have no block.
+pub(crate) fn lost(first: u64, next: u64) -> StoreError {
+    StoreError::Inconsistent(format!("the blocks from position {first} to {} are not found", next - 1))
+}
+
+/// Sees that the end of a feed is found by its position and by its key, before something is put behind it: where an index
+/// has lost it, a sequence would be given twice.
+///
+/// # Errors
+///
+/// [`StoreError::Inconsistent`] if it isn't, [`StoreError::Damaged`] if it does not say what was written.
+pub fn check_end(connection: &Connection, feed: &Feed) -> StoreResult<()> {
+    let lost =
+        |what: &str| StoreError::Inconsistent(format!("the {what} of feed `{}` is not found", feed.id));
+    let sql = format!(
+        "SELECT {NAMED} FROM blocks b INDEXED BY blocks_feed_position \
+         CROSS JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.feedPrivateId = ?1 AND b.position > 0 ORDER BY b.position DESC LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([feed.private_id])?;
+    let found = match rows.next()? {
+        Some(row) => {
+            as_written(row)?;
+            row.get::<_, Option<u64>>(POSITION)?
+        }
+        None => None,
+    };
+    // Of a feed that was pruned to its end nothing is left.
+    if found != feed.head_position.filter(|_| feed.first_position.is_some()) {
+        return Err(lost("last block"));
+    }
+    // What was pruned may have had the highest sequence.
+    match &feed.last {
+        Some((sequence, actor)) if feed.pruned_below.is_none() => {
+            let found = find_whole(connection, feed.private_id, *sequence, actor)?;
+            found.map(drop).ok_or_else(|| lost("block of the highest sequence"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The row of a key, if there is one. What it says is not checked.
 pub fn find(connection: &Connection, feed: i64, sequence: u64, actor: &Id) -> StoreResult<Option<Stored>> {
     let sql = "SELECT insertionId, feedPrivateId, position, dataHash FROM blocks \
                WHERE feedPrivateId = ?1 AND sequence = ?2 AND actorId = ?3";
@@ -51,40 +160,65 @@ pub fn find(connection: &Connection, feed: i64, sequence: u64, actor: &Id) -> St
     Ok(statement.query_row((feed, sequence, actor.as_str()), stored).optional()?)
 }
 
-/// The row at a position of a space, if there is one.
+/// The row at a position of a space, if there is one. What it says is not checked.
 pub fn at(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<Stored>> {
     let sql = "SELECT insertionId, feedPrivateId, position, dataHash FROM blocks \
                WHERE spaceKey = ?1 AND position = ?2";
     Ok(connection.prepare_cached(sql)?.query_row((space, position), stored).optional()?)
 }
 
-/// The name of the block at a position of a space.
+/// The name of the block at a position that an authority has given; none if it was pruned.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if its row does not say what was written, [`StoreError::Inconsistent`] if it is not there.
 pub fn key_at(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<BlockKey>> {
-    let sql = "SELECT f.feedId, b.sequence, b.actorId FROM blocks b \
-               JOIN feeds f ON f.feedPrivateId = b.feedPrivateId WHERE b.spaceKey = ?1 AND b.position = ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found: Option<(String, u64, String)> = statement
-        .query_row((space, position), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    let key = |(feed, sequence, actor): (String, u64, String)| {
-        Ok(BlockKey { feed_id: Id::parse(&feed)?, sequence, actor_id: Id::parse(&actor)? })
+    let sql = format!(
+        "SELECT {NAMED} FROM blocks b JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.spaceKey = ?1 AND b.position = ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((space, position))?;
+    let Some(row) = rows.next()? else {
+        return missing(connection, space, position, position + 1).map(|()| None);
     };
-    found.map(key).transpose()
+    as_written(row)?;
+    let (feed, actor): (String, String) = (row.get(0)?, row.get(ACTOR)?);
+    let (feed_id, actor_id) = (Id::parse(&feed)?, Id::parse(&actor)?);
+    Ok(Some(BlockKey { feed_id, sequence: row.get(SEQUENCE)?, actor_id }))
 }
 
 /// Of how many positions, the last ones of a space, the checks outlive their blocks. They are some twenty bytes each.
 pub const PRUNED_CHECKS_MAX: u64 = 1_000_000;
 
 /// The check at a position, where that block is kept or was pruned among the last [`PRUNED_CHECKS_MAX`].
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if the block's place is not what was written, [`StoreError::Inconsistent`] if it is not there.
 pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<Check>> {
     if position == 0 {
         return Ok(Some(Check::START));
     }
-    let sql = "SELECT positionCheck FROM blocks WHERE spaceKey = ?1 AND position = ?2 UNION ALL \
-               SELECT positionCheck FROM prunedChecks WHERE spaceKey = ?1 AND position = ?2 LIMIT 1";
-    let found: Option<Option<i64>> =
-        connection.prepare_cached(sql)?.query_row((space, position), |row| row.get(0)).optional()?;
-    Ok(found.flatten().map(check_from_sql))
+    let sql = "SELECT positionCheck, rowCheck, placeCheck, sequence FROM blocks WHERE spaceKey = ?1 AND position = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((space, position))?;
+    let Some(row) = rows.next()? else {
+        let kept = pruned_check_at(connection, space, position)?;
+        return if kept.is_some() {
+            Ok(kept)
+        } else {
+            missing(connection, space, position, position + 1).map(|()| kept)
+        };
+    };
+    let check: Option<i64> = row.get(0)?;
+    let row_check: Option<i64> = row.get(1)?;
+    let due = row_check.and_then(|row_check| place_check(row_check, Some(position), check));
+    if due.is_none() || row.get::<_, Option<i64>>(2)? != due {
+        let sequence = row.get(3).unwrap_or_default();
+        return Err(StoreError::Damaged { feed: None, sequence, position: Some(position) });
+    }
+    Ok(check.map(check_from_sql))
 }
 
 /// The check at a position whose block was pruned, if it was kept.
@@ -134,43 +268,73 @@ pub fn insert(connection: &Connection, new: &New<'_>) -> StoreResult<i64> {
 /// Stores a block unless its key is taken. Returns its row, or nothing if it is: then nothing has changed.
 pub fn insert_new(connection: &Connection, new: &New<'_>) -> StoreResult<Option<i64>> {
     let block = new.block;
+    let (key, signature) = (block.encryption_key_id.as_ref().map(Id::as_str), block.signature.as_ref());
+    let (iv, signature) =
+        (block.iv.as_ref().map(|iv| &iv.0[..]), signature.map(|signature| &signature.0[..]));
+    let previous = block.prev_actor_id.as_ref().map(Id::as_str);
+    let position = new.position.map(|(position, _)| position);
+    let check = new.position.and_then(|(_, check)| check).map(check_to_sql);
+    // In the order of the columns of `named`.
+    let row_check = rowcheck::of([
+        ValueRef::Integer(new.space),
+        ValueRef::Integer(new.feed),
+        number(Some(block.sequence)),
+        text(Some(block.actor_id.as_str())),
+        number(block.prev_sequence),
+        text(previous),
+        number(block.timestamp),
+        number(Some(new.now_ms)),
+        blob(Some(&new.content.0)),
+        text(key),
+        blob(iv),
+        blob(signature),
+    ]);
     let inserted = connection
         .prepare_cached(
-            "INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, prevSequence, prevActorId, \
-             timestamp, insertionTimestamp, dataHash, positionCheck, encryptionKeyId, iv, signature, data) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+            "INSERT INTO blocks (spaceKey, feedPrivateId, sequence, actorId, prevSequence, prevActorId, timestamp, \
+             insertionTimestamp, dataHash, encryptionKeyId, iv, signature, rowCheck, position, positionCheck, placeCheck, \
+             data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) \
              ON CONFLICT (feedPrivateId, sequence, actorId) DO NOTHING",
         )?
-        .execute((
+        .execute(params![
             new.space,
             new.feed,
-            new.position.map(|(position, _)| position),
             block.sequence,
             block.actor_id.as_str(),
             block.prev_sequence,
-            block.prev_actor_id.as_ref().map(Id::as_str),
+            previous,
             block.timestamp,
             new.now_ms,
             new.content.0,
-            new.position.and_then(|(_, check)| check).map(check_to_sql),
-            block.encryption_key_id.as_ref().map(Id::as_str),
-            block.iv.as_ref().map(|iv| &iv.0[..]),
-            block.signature.as_ref().map(|signature| &signature.0[..]),
+            key,
+            iv,
+            signature,
+            row_check,
+            position,
+            check,
+            place_check(row_check, position, check),
             &block.data.0[..],
-        ))?;
+        ])?;
     Ok((inserted > 0).then(|| connection.last_insert_rowid()))
 }
 
-/// Gives a row its position, or takes it away.
+/// Gives a row its position, or takes it away. A row that does not say what was written goes on not to.
 pub fn set_position(
     connection: &Connection,
     insertion_id: i64,
     position: Option<u64>,
     check: Option<Check>,
 ) -> StoreResult<()> {
+    let sql = "SELECT rowCheck FROM blocks WHERE insertionId = ?1";
+    let row_check: Option<Option<i64>> =
+        connection.prepare_cached(sql)?.query_row([insertion_id], |row| row.get(0)).optional()?;
+    let check = check.map(check_to_sql);
+    let place_check = row_check.flatten().and_then(|row_check| place_check(row_check, position, check));
     connection
-        .prepare_cached("UPDATE blocks SET position = ?2, positionCheck = ?3 WHERE insertionId = ?1")?
-        .execute((insertion_id, position, check.map(check_to_sql)))?;
+        .prepare_cached(
+            "UPDATE blocks SET position = ?2, positionCheck = ?3, placeCheck = ?4 WHERE insertionId = ?1",
+        )?
+        .execute((insertion_id, position, check, place_check))?;
     Ok(())
 }
 
@@ -191,12 +355,28 @@ pub(crate) fn get_sql() -> String {
     )
 }
 
-/// The first block that is kept from a position on: its position, and when it came into this file.
+/// The first block that is kept from a position on that an authority has given: its position, and when it came into this
+/// file.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] if its row does not say what was written, [`StoreError::Inconsistent`] if one before it is not
+/// there.
 pub fn arrival_from(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<(u64, u64)>> {
-    let sql = "SELECT position, insertionTimestamp FROM blocks INDEXED BY blocks_space_position \
-               WHERE spaceKey = ?1 AND position >= ?2 ORDER BY position LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_row((space, position), |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    let sql = format!(
+        "SELECT {NAMED} FROM blocks b INDEXED BY blocks_space_position \
+         CROSS JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+         WHERE b.spaceKey = ?1 AND b.position >= ?2 ORDER BY b.position LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((space, position))?;
+    let Some(row) = rows.next()? else {
+        return missing(connection, space, position, position + 1).map(|()| None);
+    };
+    as_written(row)?;
+    let (found, arrived) = (row.get(POSITION)?, row.get(ARRIVED)?);
+    missing(connection, space, position, found)?;
+    Ok(Some((found, arrived)))
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
@@ -205,51 +385,5 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
         feed: row.get(1)?,
         position: row.get(2)?,
         content: ContentHash(row.get(3)?),
-    })
-}
-
-/// A block from the columns of [`COLUMNS`].
-///
-/// # Errors
-///
-/// [`StoreError::Damaged`] if its content is not what was stored.
-pub fn from_row(row: &Row<'_>) -> StoreResult<Block> {
-    let block = from_row_unchecked(row)?;
-    if ContentHash::of(&block) == hash_of(row)? {
-        Ok(block)
-    } else {
-        Err(StoreError::Damaged { feed: block.feed_id, sequence: block.sequence, position: block.position })
-    }
-}
-
-/// What the hash of a block's content was when it was stored, from the columns of [`COLUMNS`].
-pub(crate) fn hash_of(row: &Row<'_>) -> StoreResult<ContentHash> {
-    Ok(ContentHash(row.get(COLUMN_COUNT - 1)?))
-}
-
-/// A block from the columns of [`COLUMNS`], whether its content is what was stored or not.
-pub(crate) fn from_row_unchecked(row: &Row<'_>) -> StoreResult<Block> {
-    let text = |index| row.get::<_, Option<String>>(index);
-    let bytes = |index| row.get::<_, Option<Vec<u8>>>(index);
-    let (key, iv) = (text(8)?, bytes(9)?);
-    if key.is_some() != iv.is_some() {
-        // Never to be taken for plaintext.
-        return Err(StoreError::Corrupt("a sealed block without its key or nonce".to_owned()));
-    }
-    let id = |text: Option<String>| text.map(|text| Id::parse(&text)).transpose();
-    let missing = || StoreError::Corrupt("a block without its author".to_owned());
-    Ok(Block {
-        feed_id: id(text(0)?)?,
-        namespace: text(1)?.map(|namespace| Namespace::parse(&namespace)).transpose()?,
-        position: row.get(2)?,
-        sequence: row.get(3)?,
-        actor_id: id(text(4)?)?.ok_or_else(missing)?,
-        prev_sequence: row.get(5)?,
-        prev_actor_id: id(text(6)?)?,
-        timestamp: row.get(7)?,
-        encryption_key_id: id(key)?,
-        iv: iv.map(Data::from),
-        signature: bytes(10)?.map(Data::from),
-        data: Data::from(row.get::<_, Vec<u8>>(11)?),
     })
 }

@@ -16,8 +16,8 @@ pub enum StoreError {
     /// A row holds what was never written.
     #[error("the database holds something invalid: {0}")]
     Corrupt(String),
-    /// The content of a block does not match the hash that was stored with it.
-    #[error("block {sequence} of feed `{}`, at position {}, does not match its hash", or_none(feed.as_ref()), or_none(position.as_ref()))]
+    /// A block is not what was stored: its content does not match the hash that stands beside it, or its row not its check.
+    #[error("block {sequence} of feed `{}`, at position {}, is not what was stored", or_none(feed.as_ref()), or_none(position.as_ref()))]
     Damaged {
         /// Its feed.
         feed: Option<Id>,
@@ -26,6 +26,9 @@ pub enum StoreError {
         /// Its position, if it has one.
         position: Option<u64>,
     },
+    /// A row of a feed or of a space is not what was stored, or a block is not found that must be there.
+    #[error("the database is damaged: {0}")]
+    Inconsistent(String),
     /// The file was made by a later version.
     #[error("the database has schema version {found}, this program knows up to {known}")]
     Newer {
@@ -70,6 +73,7 @@ impl StoreError {
             ),
             Self::Corrupt(_)
             | Self::Damaged { .. }
+            | Self::Inconsistent(_)
             | Self::Newer { .. }
             | Self::NoFile(_)
             | Self::Poisoned => false,
@@ -95,8 +99,18 @@ impl StoreError {
                     | rusqlite::Error::InvalidColumnType(..)
                     | rusqlite::Error::Utf8Error(..)
             ),
-            Self::Newer { .. } | Self::File { .. } | Self::NoFile(_) | Self::Poisoned => false,
+            Self::Inconsistent(_)
+            | Self::Newer { .. }
+            | Self::File { .. }
+            | Self::NoFile(_)
+            | Self::Poisoned => false,
         }
+    }
+
+    /// Whether what was stored is there no more as it was, and so is not given out.
+    pub fn is_damage(&self) -> bool {
+        let is_corrupt = || self.sqlite_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt);
+        self.is_of_row() || matches!(self, Self::Inconsistent(_)) || is_corrupt()
     }
 
     /// Whether it can't be said what is on the disk.

@@ -1,8 +1,10 @@
 //! Rows of `feeds`.
 
 use alluvium_feed_protocol::{FeedInfo, Id, Namespace};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::rowcheck::{self, number, text};
 use crate::{StoreError, StoreResult};
 
 /// A feed, as stored.
@@ -33,7 +35,54 @@ pub struct Feed {
 }
 
 const COLUMNS: &str = "feedPrivateId, feedId, feedNamespace, lastSequence, lastSequenceActorId, headPosition, \
-                       firstPosition, blockCount, byteCount, prunedBelow, createdAt, lastTimestamp";
+                       firstPosition, blockCount, byteCount, prunedBelow, createdAt, lastTimestamp, nameCheck, rowCheck";
+
+/// How many of [`COLUMNS`] a row's check covers.
+const COVERED: usize = 12;
+
+/// The check of what joins a block to its feed's name.
+pub(crate) fn name_check(private_id: ValueRef<'_>, id: ValueRef<'_>, namespace: ValueRef<'_>) -> i64 {
+    rowcheck::of([private_id, id, namespace])
+}
+
+impl Feed {
+    /// The checks of its row: of its name, and of everything.
+    fn checks(&self) -> (i64, i64) {
+        let (private_id, id) = (ValueRef::Integer(self.private_id), text(Some(self.id.as_str())));
+        let namespace = text(self.namespace.as_ref().map(Namespace::as_str));
+        // In the order of `COLUMNS`.
+        let all = [
+            private_id,
+            id,
+            namespace,
+            number(self.last.as_ref().map(|(sequence, _)| *sequence)),
+            text(self.last.as_ref().map(|(_, actor)| actor.as_str())),
+            number(self.head_position),
+            number(self.first_position),
+            number(Some(self.block_count)),
+            number(Some(self.byte_count)),
+            number(self.pruned_below),
+            number(self.created_at),
+            number(self.last_timestamp),
+        ];
+        (name_check(private_id, id, namespace), rowcheck::of(all))
+    }
+}
+
+/// Writes the checks of all rows that have none, as those of before schema version 7.
+pub(crate) fn write_checks(connection: &Connection) -> StoreResult<()> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE nameCheck IS NULL");
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name = name_check(row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?);
+        let number: i64 = row.get(0)?;
+        connection
+            .prepare_cached("UPDATE feeds SET nameCheck = ?2, rowCheck = ?3 WHERE feedPrivateId = ?1")?
+            .execute((number, name, rowcheck::of_columns(row, 0..COVERED)?))?;
+    }
+    Ok(())
+}
 
 /// The row of a feed, if there is one.
 pub fn find(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Option<Feed>> {
@@ -100,7 +149,24 @@ pub fn create(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Fee
     connection
         .prepare_cached("INSERT INTO feeds (spaceId, feedId) VALUES (?1, ?2)")?
         .execute([space.as_str(), feed.as_str()])?;
-    get(connection, connection.last_insert_rowid())
+    let created = Feed {
+        private_id: connection.last_insert_rowid(),
+        id: feed.clone(),
+        namespace: None,
+        last: None,
+        head_position: None,
+        first_position: None,
+        block_count: 0,
+        byte_count: 0,
+        pruned_below: None,
+        created_at: None,
+        last_timestamp: None,
+    };
+    let (name, row) = created.checks();
+    connection
+        .prepare_cached("UPDATE feeds SET nameCheck = ?2, rowCheck = ?3 WHERE feedPrivateId = ?1")?
+        .execute((created.private_id, name, row))?;
+    Ok(created)
 }
 
 /// The row of a feed; makes it if there is none.
@@ -113,11 +179,12 @@ pub fn find_or_create(connection: &Connection, space: &Id, feed: &Id) -> StoreRe
 
 /// Writes what appended blocks change. What only pruning changes is left out, and with it the index over that.
 pub fn grow(connection: &Connection, feed: &Feed) -> StoreResult<()> {
+    let (name_check, row_check) = feed.checks();
     connection
         .prepare_cached(
             "UPDATE feeds SET feedNamespace = ?2, lastSequence = ?3, lastSequenceActorId = ?4, headPosition = ?5, \
-             firstPosition = ?6, blockCount = ?7, byteCount = ?8, createdAt = ?9, lastTimestamp = ?10 \
-             WHERE feedPrivateId = ?1",
+             firstPosition = ?6, blockCount = ?7, byteCount = ?8, createdAt = ?9, lastTimestamp = ?10, nameCheck = ?11, \
+             rowCheck = ?12 WHERE feedPrivateId = ?1",
         )?
         .execute((
             feed.private_id,
@@ -130,17 +197,20 @@ pub fn grow(connection: &Connection, feed: &Feed) -> StoreResult<()> {
             feed.byte_count,
             feed.created_at,
             feed.last_timestamp,
+            name_check,
+            row_check,
         ))?;
     Ok(())
 }
 
 /// Writes everything but number and name.
 pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
+    let (name_check, row_check) = feed.checks();
     connection
         .prepare_cached(
             "UPDATE feeds SET feedNamespace = ?2, lastSequence = ?3, lastSequenceActorId = ?4, headPosition = ?5, \
              firstPosition = ?6, blockCount = ?7, byteCount = ?8, prunedBelow = ?9, createdAt = ?10, \
-             lastTimestamp = ?11 WHERE feedPrivateId = ?1",
+             lastTimestamp = ?11, nameCheck = ?12, rowCheck = ?13 WHERE feedPrivateId = ?1",
         )?
         .execute((
             feed.private_id,
@@ -154,29 +224,43 @@ pub fn update(connection: &Connection, feed: &Feed) -> StoreResult<()> {
             feed.pruned_below,
             feed.created_at,
             feed.last_timestamp,
+            name_check,
+            row_check,
         ))?;
     Ok(())
 }
 
 /// Takes note that a feed is complete only from a position on. Without one, of all feeds, that nothing is known of that.
 pub fn set_pruned(connection: &Connection, space: &Id, pruned: Option<(&Id, u64)>) -> StoreResult<()> {
-    match pruned {
-        Some((feed, below)) => connection
-            .prepare_cached(
-                "UPDATE feeds SET prunedBelow = max(coalesce(prunedBelow, 0), ?3) WHERE spaceId = ?1 AND feedId = ?2",
-            )?
-            .execute((space.as_str(), feed.as_str(), below))?,
-        None => connection
-            .prepare_cached("UPDATE feeds SET prunedBelow = NULL WHERE spaceId = ?1 AND prunedBelow IS NOT NULL")?
-            .execute([space.as_str()])?,
+    let feeds: Vec<(Feed, Option<u64>)> = if let Some((feed, below)) = pruned {
+        find(connection, space, feed)?.into_iter().map(|feed| (feed, Some(below))).collect()
+    } else {
+        let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND prunedBelow IS NOT NULL");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map([space.as_str()], |row| Ok(from_row(row)))?;
+        rows.map(|row| Ok((row??, None))).collect::<StoreResult<_>>()?
     };
+    for (mut feed, below) in feeds {
+        feed.pruned_below = below.map(|below| below.max(feed.pruned_below.unwrap_or(0)));
+        update(connection, &feed)?;
+    }
     Ok(())
 }
 
-/// How many feeds a space has, named ones included.
-pub fn count(connection: &Connection, space: &Id) -> StoreResult<u64> {
-    let sql = "SELECT count(*) FROM feeds WHERE spaceId = ?1";
-    Ok(connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0))?)
+/// How many feeds a space has, named ones included, before one is made that [`find`] has not found.
+///
+/// # Errors
+///
+/// [`StoreError::Inconsistent`] if it is there all the same.
+pub fn count_without(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<u64> {
+    let sql = "SELECT count(*), coalesce(max(feedId = ?2), 0) FROM feeds NOT INDEXED WHERE spaceId = ?1";
+    let (count, is_there): (u64, bool) = connection
+        .prepare_cached(sql)?
+        .query_row([space.as_str(), feed.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if is_there {
+        return Err(StoreError::Inconsistent(format!("feed `{feed}` is there, and not found by its name")));
+    }
+    Ok(count)
 }
 
 /// Which feeds a listing has.
@@ -246,7 +330,25 @@ pub fn json<T: serde::Serialize>(list: &[T]) -> StoreResult<String> {
     serde_json::to_string(list).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
+/// Whether a row says what was written, from [`COLUMNS`]. One whose counts were changed by themselves has no check over all
+/// of it until it is written again.
+pub(crate) fn is_as_written(row: &Row<'_>) -> StoreResult<bool> {
+    let name = name_check(row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?);
+    Ok(rowcheck::is_at(row, COVERED, name)?
+        && (row.get_ref(COVERED + 1)? == ValueRef::Null
+            || rowcheck::is_at(row, COVERED + 1, rowcheck::of_columns(row, 0..COVERED)?)?))
+}
+
+/// A feed from [`COLUMNS`].
 fn from_row(row: &Row<'_>) -> StoreResult<Feed> {
+    if is_as_written(row)? {
+        return from_row_unchecked(row);
+    }
+    let name = row.get::<_, String>(1).unwrap_or_default();
+    Err(StoreError::Inconsistent(format!("the row of feed `{name}` is not what was written")))
+}
+
+fn from_row_unchecked(row: &Row<'_>) -> StoreResult<Feed> {
     let (id, namespace): (String, Option<String>) = (row.get(1)?, row.get(2)?);
     let (sequence, actor): (Option<u64>, Option<String>) = (row.get(3)?, row.get(4)?);
     let last = match (sequence, actor) {

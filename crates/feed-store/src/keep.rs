@@ -34,7 +34,7 @@ pub fn copy(from: &Path, to: &Path) -> StoreResult<bool> {
     if !has_tables(&copy)? {
         return Ok(false);
     }
-    copy.execute("UPDATE spaces SET serverToken = NULL", [])?;
+    spaces::forget_tokens(&copy)?;
     Ok(true)
 }
 
@@ -205,9 +205,14 @@ fn examine(
         .collect::<Result<_, _>>()?;
     for name in names {
         let id = Id::parse(&name)?;
-        if let Some(space) = spaces::find(connection, &id)? {
-            check_space(connection, &space, checked, report)?;
-            checked.spaces.push(space);
+        match spaces::find(connection, &id) {
+            Err(StoreError::Inconsistent(what)) => report(what),
+            other => {
+                if let Some(space) = other? {
+                    check_space(connection, &space, checked, report)?;
+                    checked.spaces.push(space);
+                }
+            }
         }
     }
     check_subscriptions(connection, report)
@@ -235,14 +240,17 @@ fn check_space(
         .collect::<Result<_, _>>()?;
     let mut known = Vec::with_capacity(numbers.len());
     for number in numbers {
-        known.push(feeds::get(connection, number)?);
+        match feeds::get(connection, number) {
+            Err(StoreError::Inconsistent(what)) => report(what),
+            other => known.push(other?),
+        }
     }
     checked.feeds += known.len() as u64;
     let pruned_below = known.iter().filter_map(|feed| feed.pruned_below).max().unwrap_or(0);
     let mut walk =
         Walk { space: space.key, last: 0, check: Some(Check::START), pruned_below, tallies: HashMap::new() };
     let sql = format!(
-        "SELECT {}, b.positionCheck, b.feedPrivateId FROM blocks b \
+        "SELECT {} FROM blocks b \
          JOIN feeds f ON f.feedPrivateId = b.feedPrivateId WHERE b.spaceKey = ?1 ORDER BY b.position",
         blocks::COLUMNS
     );
@@ -282,13 +290,20 @@ impl Walk {
         row: &Row<'_>,
         report: &mut dyn FnMut(String),
     ) -> StoreResult<()> {
+        let is_as_written = blocks::is_as_written(row)?;
+        if !is_as_written {
+            let position: Option<u64> = row.get(blocks::POSITION).ok().flatten();
+            let position =
+                position.map_or_else(|| "no position".to_owned(), |position| format!("position {position}"));
+            report(format!("the row of the block at {position} is not what was written"));
+        }
         let block = blocks::from_row_unchecked(row)?;
-        let (hash, stored): (_, Option<i64>) = (blocks::hash_of(row)?, row.get(blocks::COLUMN_COUNT)?);
+        let (hash, stored): (_, Option<i64>) = (blocks::hash_of(row)?, row.get(blocks::POSITION_CHECK)?);
         let (Some(position), Some(feed)) = (block.position, block.feed_id.clone()) else {
             report("a block has no position".to_owned());
             return Ok(());
         };
-        let tally = self.tallies.entry(row.get(blocks::COLUMN_COUNT + 1)?).or_default();
+        let tally = self.tallies.entry(row.get(blocks::FEED)?).or_default();
         tally.count += 1;
         tally.bytes += block.data.0.len() as u64;
         tally.first.get_or_insert(position);

@@ -15,6 +15,7 @@ pub mod keep;
 pub mod page;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod rowcheck;
 mod schema;
 pub mod seal;
 pub mod spaces;

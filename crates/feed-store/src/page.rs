@@ -6,6 +6,11 @@
 //! positions, as long as enough of it is found there; what is missing then is merged from the feeds' indexes: one seek per
 //! feed that has anything after the cursor (the feeds' heads tell). Where too many feeds have, the positions are walked
 //! on; how far is bounded, and a page may end before it is full, with a cursor that has moved on all the same.
+//!
+//! What a page has is checked block by block. That an index has lost a block, or that a row names another feed than it did,
+//! shows in what a page has not, so that is compared with what is known besides, where that costs little: along all
+//! positions none is missing but what was pruned; few feeds have as many blocks between two positions as their own indexes
+//! say; a page that goes to the end has the last block of every feed, and, from the start, as many as are counted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -13,9 +18,9 @@ use std::collections::{BinaryHeap, HashSet};
 use alluvium_feed_protocol::Block;
 use rusqlite::Connection;
 
-use crate::StoreResult;
-use crate::blocks::{self, COLUMN_COUNT, COLUMNS, from_row};
+use crate::blocks::{self, COLUMNS, FEED, POSITION, from_row};
 use crate::feeds::json;
+use crate::{StoreError, StoreResult};
 
 /// From this many feeds with news on, the space's positions are walked. Measured: near one in twenty of a thousand.
 const WIDE_FEEDS_MIN: usize = 50;
@@ -66,16 +71,32 @@ pub fn read(
 ) -> StoreResult<Page> {
     let mut filling = Filling::new(limits, cursor);
     let feeds = match selection {
-        Selection::All => return walk(connection, space, None, filling),
+        Selection::All => return walk(connection, (space, head), None, filling),
         Selection::Feeds([]) => return Ok(filling.whole()),
-        Selection::Feeds([only]) => return follow(connection, *only, filling),
         Selection::Feeds(feeds) => feeds,
     };
-    match skim(connection, (space, head), &json(feeds)?, &mut filling)? {
-        Skimmed::Full => return Ok(filling.cut()),
-        Skimmed::End => return Ok(filling.whole()),
-        Skimmed::Sparse => {}
+    let page = if let [only] = feeds {
+        follow(connection, *only, filling)?
+    } else {
+        let names = json(feeds)?;
+        let skimmed = skim(connection, (space, head), &names, &mut filling)?;
+        if feeds.len() < WIDE_FEEDS_MIN && cursor < filling.passed {
+            compare_count(connection, &names, cursor, &filling)?;
+        }
+        match skimmed {
+            Skimmed::Full => filling.cut(),
+            Skimmed::End => filling.whole(),
+            Skimmed::Sparse => look_up(connection, (space, head), feeds, filling)?,
+        }
+    };
+    if page.complete_to.is_none() && cursor < head {
+        compare_ends(connection, feeds, cursor, &page)?;
     }
+    Ok(page)
+}
+
+/// Fills a page from where too little of the selection lies along the positions.
+fn look_up(connection: &Connection, place: (i64, u64), feeds: &[i64], filling: Filling) -> StoreResult<Page> {
     let with_news = with_news(connection, feeds, filling.passed)?;
     if let [only] = with_news[..] {
         follow(connection, only, filling)
@@ -83,7 +104,68 @@ pub fn read(
         merge(connection, &with_news, filling)
     } else {
         let wanted = with_news.into_iter().collect();
-        walk(connection, space, Some(&wanted), filling)
+        walk(connection, place, Some(&wanted), filling)
+    }
+}
+
+/// Compares what was found of some feeds along the positions with their own indexes.
+fn compare_count(connection: &Connection, feeds: &str, cursor: u64, filling: &Filling) -> StoreResult<()> {
+    let (found, passed) = (filling.page.blocks.len() as u64, filling.passed);
+    let count: u64 =
+        connection.prepare_cached(COUNT)?.query_row((feeds, cursor, passed), |row| row.get(0))?;
+    if count == found {
+        return Ok(());
+    }
+    let what = format!(
+        "feeds have {count} blocks between positions {cursor} and {passed}, of which {found} are there"
+    );
+    Err(StoreError::Inconsistent(what))
+}
+
+/// Compares a page that goes to the end with what its feeds' rows say of their ends, and, if it has all of them, with how
+/// much that is.
+fn compare_ends(connection: &Connection, feeds: &[i64], cursor: u64, page: &Page) -> StoreResult<()> {
+    let mut statement = connection.prepare_cached(ENDS)?;
+    let mut rows = statement.query([json(feeds)?])?;
+    let (mut is_all, mut count) = (true, 0);
+    while let Some(row) = rows.next()? {
+        let (head, first): (Option<u64>, Option<u64>) = (row.get(0)?, row.get(1)?);
+        count += row.get::<_, u64>(2)?;
+        is_all &= first.is_none_or(|first| first > cursor);
+        let Some(head) = head.filter(|head| *head > cursor && first.is_some()) else { continue };
+        if page.blocks.binary_search_by_key(&Some(head), |block| block.position).is_err() {
+            let what = format!("the block at position {head}, the last of its feed, is not found");
+            return Err(StoreError::Inconsistent(what));
+        }
+    }
+    let found = page.blocks.len() as u64;
+    if is_all && count != found {
+        let what = format!("feeds have {count} blocks, of which {found} are found");
+        return Err(StoreError::Inconsistent(what));
+    }
+    Ok(())
+}
+
+/// Along the positions of a space none is missing but what was pruned.
+struct Unbroken<'a> {
+    connection: &'a Connection,
+    space: i64,
+    /// Below which something was pruned, once that was looked up.
+    pruned_below: Option<u64>,
+}
+
+impl Unbroken<'_> {
+    /// Goes from the last position that was seen to the next that there is.
+    fn step(&mut self, last: u64, next: u64) -> StoreResult<()> {
+        if next <= last + 1 {
+            return Ok(());
+        }
+        let pruned_below = match self.pruned_below {
+            Some(below) => below,
+            None => blocks::pruned_below(self.connection, self.space)?,
+        };
+        self.pruned_below = Some(pruned_below);
+        if next <= pruned_below { Ok(()) } else { Err(blocks::lost(last + 1, next)) }
     }
 }
 
@@ -119,7 +201,7 @@ fn skim(
             if !filling.take(row, from_row)? {
                 return Ok(Skimmed::Full);
             }
-            filling.passed = row.get(2)?;
+            filling.passed = row.get(POSITION)?;
         }
         filling.passed = end;
         stretch = (stretch * 4).min(STRETCH_MAX);
@@ -142,10 +224,18 @@ const WALK: &str = "FROM blocks b INDEXED BY blocks_space_position \
 const NEXT_OF_FEED: &str = "SELECT position, insertionId FROM blocks INDEXED BY blocks_feed_position \
                             WHERE feedPrivateId = ?1 AND position > ?2 ORDER BY position LIMIT 1";
 
+const COUNT: &str = "SELECT count(*) FROM (SELECT DISTINCT value FROM json_each(?1)) j \
+                     CROSS JOIN blocks b INDEXED BY blocks_feed_position ON b.feedPrivateId = j.value \
+                     WHERE b.position > ?2 AND b.position <= ?3";
+const ENDS: &str = "SELECT f.headPosition, f.firstPosition, f.blockCount \
+                    FROM (SELECT DISTINCT value FROM json_each(?1)) j \
+                    CROSS JOIN feeds f ON f.feedPrivateId = j.value";
+
 /// Every statement of this module, for the test of their plans.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    vec![WITH_NEWS.to_owned(), skim_sql(), walk_sql(), follow_sql(), NEXT_OF_FEED.to_owned()]
+    let others = [WITH_NEWS, NEXT_OF_FEED, COUNT, ENDS, blocks::PRUNED_BELOW].map(str::to_owned);
+    [skim_sql(), walk_sql(), follow_sql()].into_iter().chain(others).collect()
 }
 
 /// Along a stretch of the positions, with what isn't selected left out before anything else of it is read.
@@ -174,34 +264,37 @@ fn follow(connection: &Connection, feed: i64, mut filling: Filling) -> StoreResu
         if !filling.take(row, from_row)? {
             return Ok(filling.cut());
         }
-        filling.passed = row.get(2)?;
+        filling.passed = row.get(POSITION)?;
     }
     Ok(filling.whole())
 }
 
 fn walk_sql() -> String {
-    format!("SELECT {COLUMNS}, b.feedPrivateId {WALK}")
+    format!("SELECT {COLUMNS} {WALK}")
 }
 
 fn walk(
     connection: &Connection,
-    space: i64,
+    (space, head): (i64, u64),
     wanted: Option<&HashSet<i64>>,
     mut filling: Filling,
 ) -> StoreResult<Page> {
+    let mut unbroken = Unbroken { connection, space, pruned_below: None };
     let mut statement = connection.prepare_cached(&walk_sql())?;
     let mut rows = statement.query((space, filling.passed))?;
     let (mut examined, examined_max) = (0, filling.limits.examined_max);
     while let Some(row) = rows.next()? {
-        let position: u64 = row.get(2)?;
+        let position: u64 = row.get(POSITION)?;
+        unbroken.step(filling.passed, position)?;
         let is_wanted =
-            wanted.is_none_or(|wanted| row.get(COLUMN_COUNT).is_ok_and(|feed: i64| wanted.contains(&feed)));
+            wanted.is_none_or(|wanted| row.get(FEED).is_ok_and(|feed: i64| wanted.contains(&feed)));
         if examined == examined_max || (is_wanted && !filling.take(row, from_row)?) {
             return Ok(filling.cut());
         }
         filling.passed = position;
         examined += 1;
     }
+    unbroken.step(filling.passed, head + 1)?;
     Ok(filling.whole())
 }
 

@@ -2,10 +2,31 @@
 
 use rusqlite::Connection;
 
-use crate::{StoreError, StoreResult};
+use crate::{StoreError, StoreResult, blocks, feeds, spaces};
 
 /// Steps in their order. A released step never changes.
-const STEPS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
+const STEPS: &[Step] = &[
+    Step::Sql(FIRST),
+    Step::Sql(SECOND),
+    Step::Sql(THIRD),
+    Step::Sql(FOURTH),
+    Step::Sql(FIFTH),
+    Step::Sql(SIXTH),
+    Step::Sql(SEVENTH),
+    Step::Checks,
+];
+
+/// What a step does.
+enum Step {
+    /// In one transaction.
+    Sql(&'static str),
+    /// Writes the checks of all rows, many blocks in a transaction: so the log stays short, whatever the file has. One that
+    /// is cut off is begun again, and passes over what has a check.
+    Checks,
+}
+
+/// Blocks that get their checks in one transaction.
+const CHECKS_AT_ONCE: usize = 10_000;
 
 const FIRST: &str = r"
 CREATE TABLE feeds (
@@ -162,6 +183,15 @@ CREATE TABLE refusals (
 ) STRICT;
 ";
 
+/// Rows have checks over what they say; [`Step::Checks`] writes those of the rows that are there.
+const SEVENTH: &str = r"
+ALTER TABLE blocks ADD COLUMN rowCheck INTEGER;
+ALTER TABLE blocks ADD COLUMN placeCheck INTEGER;
+ALTER TABLE feeds ADD COLUMN nameCheck INTEGER;
+ALTER TABLE feeds ADD COLUMN rowCheck INTEGER;
+ALTER TABLE spaces ADD COLUMN rowCheck INTEGER;
+";
+
 /// Whether a file has just the steps that are known here.
 pub(crate) fn check(connection: &Connection) -> StoreResult<()> {
     let found: i64 =
@@ -181,12 +211,38 @@ pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {
     if found > known {
         return Err(StoreError::Newer { found, known });
     }
+    let mut has_checks = true;
     for (version, step) in (1..).zip(STEPS) {
         if version > found {
-            transaction.execute_batch(step)?;
+            match step {
+                Step::Sql(sql) => transaction.execute_batch(sql)?,
+                // A file that is new has nothing to be checked.
+                Step::Checks if found == 0 => {}
+                Step::Checks => {
+                    has_checks = false;
+                    break;
+                }
+            }
             transaction.execute("INSERT INTO migrations (version) VALUES (?1)", [version])?;
         }
     }
     transaction.commit()?;
-    Ok(())
+    if has_checks { Ok(()) } else { write_checks(connection, known) }
+}
+
+/// The last step, for a file that has rows.
+fn write_checks(connection: &mut Connection, version: i64) -> StoreResult<()> {
+    let mut from = i64::MIN;
+    loop {
+        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let Some(last) = blocks::write_checks(&transaction, from, CHECKS_AT_ONCE)? else {
+            feeds::write_checks(&transaction)?;
+            spaces::write_checks(&transaction)?;
+            transaction.execute("INSERT OR IGNORE INTO migrations (version) VALUES (?1)", [version])?;
+            transaction.commit()?;
+            return Ok(());
+        };
+        transaction.commit()?;
+        from = last;
+    }
 }

@@ -1,8 +1,10 @@
 //! Rows of `spaces`.
 
 use alluvium_feed_protocol::{Check, Id, Token};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
 
+use crate::rowcheck::{self, number, text};
 use crate::{StoreError, StoreResult};
 
 /// A space, as stored.
@@ -31,29 +33,74 @@ impl Space {
     }
 }
 
+const COLUMNS: &str =
+    "spaceKey, spaceId, nextPosition, positionCheck, serverToken, epoch, deletedAt, rowCheck";
+/// How many of them a row's check covers.
+const COVERED: usize = 7;
+
 /// The row of a space, if there is one.
+///
+/// # Errors
+///
+/// [`StoreError::Inconsistent`] if it does not say what was written.
 pub fn find(connection: &Connection, id: &Id) -> StoreResult<Option<Space>> {
-    let sql = "SELECT spaceKey, nextPosition, positionCheck, serverToken, epoch, deletedAt FROM spaces \
-               WHERE spaceId = ?1";
-    let found =
-        connection.prepare_cached(sql)?.query_row([id.as_str()], |row| Ok(space(row, id))).optional()?;
-    found.transpose()
+    let sql = format!("SELECT {COLUMNS} FROM spaces WHERE spaceId = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if !rowcheck::is_at(row, COVERED, rowcheck::of_columns(row, 0..COVERED)?)? {
+        return Err(StoreError::Inconsistent(format!("the row of space `{id}` is not what was written")));
+    }
+    space(row, id).map(Some)
+}
+
+/// Writes the checks of all rows that have none, as those of before schema version 7.
+pub(crate) fn write_checks(connection: &Connection) -> StoreResult<()> {
+    let mut statement =
+        connection.prepare(&format!("SELECT {COLUMNS} FROM spaces WHERE rowCheck IS NULL"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (key, check): (i64, _) = (row.get(0)?, rowcheck::of_columns(row, 0..COVERED)?);
+        connection.execute("UPDATE spaces SET rowCheck = ?2 WHERE spaceKey = ?1", (key, check))?;
+    }
+    Ok(())
+}
+
+/// Takes the tokens of all spaces away.
+pub(crate) fn forget_tokens(connection: &Connection) -> StoreResult<()> {
+    connection.execute("UPDATE spaces SET serverToken = NULL, rowCheck = NULL", [])?;
+    write_checks(connection)
 }
 
 /// The row of a space; makes it if there is none.
 pub fn find_or_create(connection: &Connection, id: &Id) -> StoreResult<Space> {
-    connection
-        .prepare_cached("INSERT INTO spaces (spaceId) VALUES (?1) ON CONFLICT DO NOTHING")?
-        .execute([id.as_str()])?;
-    find(connection, id)?.ok_or_else(|| StoreError::Corrupt("a space that was just made".to_owned()))
+    if let Some(found) = find(connection, id)? {
+        return Ok(found);
+    }
+    connection.prepare_cached("INSERT INTO spaces (spaceId) VALUES (?1)")?.execute([id.as_str()])?;
+    let key = connection.last_insert_rowid();
+    let (token, deleted_at) = (None, None);
+    let made =
+        Space { key, id: id.clone(), next_position: 1, check: Check::START, token, epoch: 0, deleted_at };
+    update(connection, &made)?;
+    Ok(made)
 }
 
 /// Writes everything but key and name.
 pub fn update(connection: &Connection, space: &Space) -> StoreResult<()> {
+    let row_check = rowcheck::of([
+        ValueRef::Integer(space.key),
+        text(Some(space.id.as_str())),
+        number(Some(space.next_position)),
+        ValueRef::Integer(check_to_sql(space.check)),
+        text(space.token.as_ref().map(Token::as_str)),
+        number(Some(space.epoch)),
+        number(space.deleted_at),
+    ]);
     connection
         .prepare_cached(
-            "UPDATE spaces SET nextPosition = ?2, positionCheck = ?3, serverToken = ?4, epoch = ?5, deletedAt = ?6 \
-             WHERE spaceKey = ?1",
+            "UPDATE spaces SET nextPosition = ?2, positionCheck = ?3, serverToken = ?4, epoch = ?5, deletedAt = ?6, \
+             rowCheck = ?7 WHERE spaceKey = ?1",
         )?
         .execute((
             space.key,
@@ -62,6 +109,7 @@ pub fn update(connection: &Connection, space: &Space) -> StoreResult<()> {
             space.token.as_ref().map(Token::as_str),
             space.epoch,
             space.deleted_at,
+            row_check,
         ))?;
     Ok(())
 }
@@ -77,14 +125,14 @@ pub fn check_from_sql(number: i64) -> Check {
 }
 
 fn space(row: &Row<'_>, id: &Id) -> StoreResult<Space> {
-    let token: Option<String> = row.get(3)?;
+    let token: Option<String> = row.get(4)?;
     Ok(Space {
         key: row.get(0)?,
         id: id.clone(),
-        next_position: row.get(1)?,
-        check: check_from_sql(row.get(2)?),
+        next_position: row.get(2)?,
+        check: check_from_sql(row.get(3)?),
         token: token.map(|token| Token::parse(&token)).transpose()?,
-        epoch: row.get(4)?,
-        deleted_at: row.get(5)?,
+        epoch: row.get(5)?,
+        deleted_at: row.get(6)?,
     })
 }

@@ -207,7 +207,7 @@ impl Appending<'_> {
         }
         // The key is taken: no position is used up.
         (self.space.next_position, self.space.check) = before;
-        let stored = blocks::find(self.connection, private_id, block.sequence, &block.actor_id)?;
+        let stored = blocks::find_whole(self.connection, private_id, block.sequence, &block.actor_id)?;
         let missing = || StoreError::Corrupt("a key that is taken, and by no block".to_owned());
         let stored = stored.ok_or_else(missing)?;
         if stored.content == content {
@@ -265,9 +265,12 @@ impl Appending<'_> {
     }
 
     fn load(&mut self, index: u64, id: &Id, is_strict: bool) -> Result<feeds::Feed, Failure> {
-        let found = match self.remembered.0.get(id) {
-            Some(feed) => Some(feed.clone()),
-            None => feeds::find(self.connection, &self.space.id, id)?,
+        let found = if let Some(feed) = self.remembered.0.get(id) {
+            Some(feed.clone())
+        } else {
+            let found = feeds::find(self.connection, &self.space.id, id)?;
+            found.iter().try_for_each(|feed| blocks::check_end(self.connection, feed))?;
+            found
         };
         #[cfg(feature = "planted-bugs")]
         let was_named = found.is_some();
@@ -302,7 +305,7 @@ impl Appending<'_> {
 
     /// Makes the row of a feed, if the space may have one more.
     fn create(&mut self, index: u64, id: &Id) -> Result<feeds::Feed, Failure> {
-        let count = feeds::count(self.connection, &self.space.id)? + 1;
+        let count = feeds::count_without(self.connection, &self.space.id, id)? + 1;
         if count > self.limits.feeds_max as u64 {
             let what = format!("a space has at most {} feeds", self.limits.feeds_max);
             return Err(at(index, ErrorCode::LimitReached, &what));

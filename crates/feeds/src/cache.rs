@@ -75,7 +75,7 @@ impl Cache {
             return Err(Failure::refused(ErrorCode::SpaceNotFound, "no such space"));
         }
         // Spaces that aren't there have places of their own: asking for many keeps nobody from one that is.
-        let has_place = make_place(&mut open, is_there || may_make, self.options.open_spaces_max)?;
+        let has_place = make_place(&mut open, is_there || may_make, self.options.open_spaces_max.max(1))?;
         if !has_place && (is_there || may_make) {
             return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
         }

@@ -17,6 +17,7 @@ pub(crate) struct Counters {
     over_soft_limit: AtomicU64,
     damaged: AtomicU64,
     pages: AtomicU64,
+    pruned: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -44,6 +45,8 @@ pub struct Counted {
     pub damaged: u64,
     /// Pages that were looked for in a store: queries that wait look again, and may share a look.
     pub pages: u64,
+    /// Blocks that were pruned.
+    pub pruned: u64,
 }
 
 impl Counters {
@@ -80,6 +83,11 @@ impl Counters {
         self.pages.fetch_add(1, Relaxed);
     }
 
+    /// Counts blocks that were pruned.
+    pub(crate) fn pruned(&self, blocks: u64) {
+        self.pruned.fetch_add(blocks, Relaxed);
+    }
+
     /// The counts now.
     pub(crate) fn counted(&self, open_spaces: usize) -> Counted {
         Counted {
@@ -94,6 +102,7 @@ impl Counters {
             over_soft_limit: self.over_soft_limit.load(Relaxed),
             damaged: self.damaged.load(Relaxed),
             pages: self.pages.load(Relaxed),
+            pruned: self.pruned.load(Relaxed),
         }
     }
 }

@@ -22,6 +22,20 @@ impl Failure {
         Self::refused(ErrorCode::StorageFull, "the disk is short of room; nothing of this request was kept")
     }
 
+    /// Something that is stored is not what was stored.
+    pub(crate) fn damaged() -> Self {
+        let message = "a stored block, or what leads to it, is not what was stored, and is not given out";
+        Self::refused(ErrorCode::ReadFailed, message)
+    }
+
+    /// Whether it is of one request: for what it asks, or for damage in what it comes upon.
+    pub(crate) fn is_of_request(&self) -> bool {
+        match self {
+            Self::Refused(..) => true,
+            Self::Store(error) => matches!(error, StoreError::Damaged { .. } | StoreError::Inconsistent(_)),
+        }
+    }
+
     /// What the caller is told. Trouble inside is logged in full and told in general.
     pub(crate) fn into_response(self, request_id: RequestId) -> ErrorResponse {
         match self {
@@ -34,10 +48,9 @@ impl Failure {
                     "the disk is full; nothing of this request was kept",
                 )
             }
-            Self::Store(error @ StoreError::Damaged { .. }) => {
+            Self::Store(error) if error.is_damage() => {
                 tracing::error!(%error, "a stored block is damaged");
-                let message = "a stored block does not match its hash, and is not given out";
-                ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
+                Self::damaged().into_response(request_id)
             }
             Self::Store(error) => {
                 tracing::error!(%error, "a space failed");

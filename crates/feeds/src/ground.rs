@@ -143,6 +143,20 @@ impl Ground {
         })
     }
 
+    /// Tries what an append to a space would come to that isn't there; of it nothing stays.
+    pub(crate) fn try_in_nothing<T>(
+        &self,
+        id: &Id,
+        attempt: impl FnOnce(&Connection, &spaces::Space) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.with_nothing(|connection| {
+            let transaction = connection.transaction()?;
+            let tried = attempt(&transaction, &self.unmade(id));
+            transaction.rollback()?;
+            tried
+        })
+    }
+
     /// The subscriptions to a space that is being made.
     pub(crate) fn early(&self, id: &Id) -> Result<Vec<Vec<Value>>, Failure> {
         if self.nothing.lock().is_none() {

@@ -247,7 +247,7 @@ fn preflight() -> Response {
     let headers = response.headers_mut();
     let methods = http::HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    let allowed = http::HeaderValue::from_static("Authorization, Content-Type, Accept");
+    let allowed = http::HeaderValue::from_static("Authorization, Content-Type, Accept, Last-Event-ID");
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, http::HeaderValue::from_static("86400"));
     response

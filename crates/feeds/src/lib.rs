@@ -30,10 +30,13 @@ mod survey;
 mod used;
 mod waiters;
 
-pub use alluvium_feed_protocol::{Limits, limits};
+pub use alluvium_feed_protocol::{Id, Limits, limits};
 pub use counters::Counted;
 pub use hub::Listener;
-pub use options::{Options, SPACES_MAX_DEFAULT};
+pub use options::{OPEN_SPACES_MAX_DEFAULT, Options, SPACES_MAX_DEFAULT};
 pub use principal::{ClosedGate, Gate, OpenGate, Principal};
+#[doc(hidden)]
+pub use prune::STATEMENTS as PRUNE_STATEMENTS;
+pub use prune::{Prunable, PruneError, PruneTo, Pruned};
 pub use service::{OpenError, Service};
 pub use survey::SurveyedSpace;

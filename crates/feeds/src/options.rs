@@ -7,6 +7,9 @@ use alluvium_feed_store::Durability;
 /// Most spaces of one server, if nothing else is said.
 pub const SPACES_MAX_DEFAULT: usize = 10_000;
 
+/// Most spaces that are open at once, if nothing else is said.
+pub const OPEN_SPACES_MAX_DEFAULT: usize = 64;
+
 /// How a service is run. The limits are told to clients.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -14,7 +17,7 @@ pub struct Options {
     pub limits: Limits,
     /// What a commit survives.
     pub durability: Durability,
-    /// Most spaces that are open at once; the one unused for longest is closed for another.
+    /// Most spaces that are open at once, at least one; the one unused for longest is closed for another.
     pub open_spaces_max: usize,
     /// Whether a space comes into being with its first append. Reading one makes nothing, nor does subscribing.
     pub creates_spaces: bool,
@@ -56,7 +59,7 @@ impl Default for Options {
         Self {
             limits: Limits::default(),
             durability: Durability::Machine,
-            open_spaces_max: 64,
+            open_spaces_max: OPEN_SPACES_MAX_DEFAULT,
             creates_spaces: true,
             spaces_max: SPACES_MAX_DEFAULT,
             subscription_ms_default: 3_600_000,

@@ -109,7 +109,7 @@ fn cursor_block(
     principal: &Principal,
     cursor: u64,
 ) -> Result<Option<alluvium_feed_protocol::BlockKey>, Failure> {
-    if cursor == 0 || principal.namespaces.is_some() {
+    if cursor == 0 || cursor > space.max_position() || principal.namespaces.is_some() {
         return Ok(None);
     }
     Ok(blocks::key_at(connection, space.key, cursor)?)
@@ -117,7 +117,7 @@ fn cursor_block(
 
 /// The first position that came at or after a time, or the next one to be given. Positions are given in the order of
 /// arrival, so halving finds it with a handful of look-ups; a clock that was set back meanwhile makes it come out early.
-fn since(connection: &Connection, space: &spaces::Space, time: u64) -> Result<u64, Failure> {
+pub(crate) fn since(connection: &Connection, space: &spaces::Space, time: u64) -> Result<u64, Failure> {
     let (mut low, mut high) = (1, space.max_position() + 1);
     while low < high {
         let middle = low + (high - low) / 2;

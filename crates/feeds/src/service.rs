@@ -320,9 +320,14 @@ impl Service {
         })
     }
 
-    /// Removes a feed's blocks below a position for good; how many that were. For operators: no message does this.
-    pub fn prune(&self, space: &Id, feed: &Id, below: u64) -> Result<u64, String> {
-        self.with_space(space, |open| open.prune(feed, below))
+    /// A space that there is.
+    pub(crate) fn existing(&self, space: &Id) -> Result<Arc<Space>, Failure> {
+        self.cache.existing(space)
+    }
+
+    /// Counts blocks that were pruned.
+    pub(crate) fn note_pruned(&self, blocks: u64) {
+        self.counters.pruned(blocks);
     }
 
     /// Marks a space as deleted: from now on every request about it is told so.

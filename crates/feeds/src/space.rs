@@ -1,18 +1,20 @@
 //! One open space: its database, its guard, its listeners.
 
+mod append;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{
-    AppendResponse, ErrorCode, Id, ListFeedsRequest, ListFeedsResponse, QueryRequest, QueryResponse,
-    SpaceState, SubscribeRequest, SubscribeResponse, Token, UnsubscribeRequest,
+    ErrorCode, Id, ListFeedsRequest, ListFeedsResponse, QueryRequest, QueryResponse, SpaceState,
+    SubscribeRequest, SubscribeResponse, Token, UnsubscribeRequest,
 };
 use alluvium_feed_store::rusqlite::{Connection, Transaction};
 use alluvium_feed_store::{Database, StoreError, feeds, spaces};
 use parking_lot::Mutex;
 
-use crate::append::{self, Checked, Remembered};
+use crate::append::Remembered;
 use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::ground::{DATABASE, Ground};
@@ -20,6 +22,7 @@ use crate::guard::{Guard, Note};
 use crate::hub::{Hub, Listener, Moved, News};
 use crate::options::Options;
 use crate::principal::Principal;
+use crate::prune::Pruned;
 use crate::queue::Queue;
 use crate::used::Used;
 use crate::waiters::{Looked, Readings, Waiters};
@@ -179,78 +182,18 @@ impl Space {
             return self.ground.look_at_nothing(&self.id, look);
         };
         let looked = database.read(|connection| look(connection, &self.row(connection)?));
-        if let Err(Failure::Store(StoreError::Damaged { .. })) = &looked {
-            self.counts.damaged();
-            tracing::error!(space = %self.id, file = %database.path().display(), "a space has a damaged block");
+        if let Err(Failure::Store(error)) = &looked
+            && error.is_damage()
+        {
+            self.damaged(error);
         }
         looked
     }
 
-    /// Carries out appends in one transaction: each of them whole or not at all. When this returns they are durable
-    /// and nobody has been told yet: what it returns beside the answers is for [`Self::announce`].
-    pub(crate) fn append(&self, batch: &[Checked]) -> (Vec<Result<AppendResponse, Failure>>, Announcement) {
-        let now_ms = self.env.clock.now_ms();
-        let mut remembered = self.remembered.lock();
-        let carry_out = |transaction: &Transaction<'_>| {
-            let mut space = self.row(transaction)?;
-            let mut outcomes = Vec::with_capacity(batch.len());
-            let mut moved: Vec<Moved> = Vec::new();
-            for checked in batch {
-                let before = space.clone();
-                // A request that is alone is undone with its transaction, at no cost before.
-                let is_alone = batch.len() == 1;
-                if !is_alone {
-                    transaction.prepare_cached("SAVEPOINT request")?.execute([])?;
-                }
-                let limits = (&self.options.limits, now_ms);
-                match append::apply(transaction, &mut space, &remembered, checked, limits) {
-                    Ok(done) => {
-                        if !is_alone {
-                            transaction.prepare_cached("RELEASE request")?.execute([])?;
-                        }
-                        if done.is_large {
-                            self.counts.large();
-                        }
-                        moved.extend(done.grown.iter().map(Moved::from));
-                        remembered.keep(done.grown);
-                        outcomes.push(Ok(done.response));
-                    }
-                    Err(Failure::Refused(code, message)) if !is_alone => {
-                        transaction.execute_batch("ROLLBACK TO request; RELEASE request")?;
-                        space = before;
-                        outcomes.push(Err(Failure::Refused(code, message)));
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            spaces::update(transaction, &space)?;
-            Ok((outcomes, Announcement { moved, note: Some(note(&space)?) }))
-        };
-        let written = self.founded().and_then(|database| database.write::<_, Failure>(carry_out));
-        if written.is_err() {
-            // What was remembered in the course of it did not come to be.
-            remembered.forget();
-        }
-        drop(remembered);
-        match written {
-            Ok((outcomes, announcement)) => (outcomes, announcement),
-            Err(Failure::Refused(code, message)) => {
-                let refuse = |_| Err(Failure::refused(code, message.clone()));
-                (batch.iter().map(refuse).collect(), Announcement::default())
-            }
-            Err(fault) => {
-                let message = format!("{fault:?}");
-                tracing::error!(space = %self.id, message, "a batch of appends failed");
-                let is_full = matches!(&fault, Failure::Store(error) if error.is_full());
-                let (code, message) = if is_full {
-                    (ErrorCode::StorageFull, "the disk is full; nothing of this append was kept")
-                } else {
-                    (ErrorCode::Internal, "nothing of this append was kept")
-                };
-                let refuse = |_| Err(Failure::refused(code, message));
-                (batch.iter().map(refuse).collect(), Announcement::default())
-            }
-        }
+    fn damaged(&self, error: &StoreError) {
+        self.counts.damaged();
+        let file = self.ground.folder_of(&self.id).join(DATABASE);
+        tracing::error!(space = %self.id, file = %file.display(), %error, "a space has a damaged block");
     }
 
     /// Tells listeners and waiting readers, after the answers are out.
@@ -384,8 +327,16 @@ impl Space {
         })
     }
 
-    /// Removes blocks of a feed below a position. See [`crate::Service::prune`].
-    pub(crate) fn prune(&self, feed: &Id, below: u64) -> Result<u64, Failure> {
+    /// Looks at a space that there is, on a snapshot.
+    pub(crate) fn look_existing<T, E: From<StoreError> + From<Failure>>(
+        &self,
+        look: impl FnOnce(&Connection, &spaces::Space) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.existing()?.read(|connection| look(connection, &self.row(connection)?))
+    }
+
+    /// Removes blocks of a feed below a position, as many as one transaction takes. See [`crate::Service::prune_some`].
+    pub(crate) fn prune(&self, feed: &Id, below: u64) -> Result<Pruned, Failure> {
         let mut remembered = self.remembered.lock();
         remembered.forget();
         let pruned = self.existing()?.write(|transaction| {

@@ -40,7 +40,7 @@ pub use check::{Checked, check};
 pub use error::Error;
 pub use manifest::{Descriptor, Manifest};
 pub use memo::FORMS;
-pub use open::Recovered;
+pub use open::{PENDING_LOG, Recovered, is_of_an_archive};
 pub use options::Options;
 pub use plan::{Plan, PlanLimits, PlanRequest, plan};
 pub use reader::{ArchivedRow, Reader, Rows};

@@ -22,7 +22,14 @@ use crate::store::{Store, encode_u64, keys, read_u64};
 use crate::view::{Shared, View};
 
 pub(crate) const LOCK: &str = "LOCK";
-pub(crate) const PENDING_LOG: &str = "pending.log";
+/// The log of the events that are in no block yet, beside the segments.
+pub const PENDING_LOG: &str = "pending.log";
+
+/// Whether a file of this name is one of those that an archive has in its directory.
+pub fn is_of_an_archive(name: &str) -> bool {
+    matches!(name, LOCK | PENDING_LOG) || SegmentIndex::from_file_name(name).is_some()
+}
+
 /// Segments that one thread reads at least when an archive is opened.
 const SEGMENTS_PER_THREAD: usize = 16;
 

@@ -101,8 +101,12 @@ pub struct Limits {
     pub pause_min: Duration,
     /// The longest pause; 30 s.
     pub pause_max: Duration,
+    /// How long a live feed must be open to count as progress, events or none; 1 s. One that is ended sooner goes on with the
+    /// trouble before it.
+    pub healthy_after: Duration,
     /// How long it may go without any progress before it ends in an error; by default for ever. A live feed that is quiet is
-    /// no lack of progress, one that sends nothing but events before the position is.
+    /// no lack of progress, one that sends nothing but events before the position is. A pause ends with this time, also
+    /// where the server asks for a longer one.
     pub give_up_after: Option<Duration>,
 }
 
@@ -123,6 +127,7 @@ impl Default for Limits {
             duplicates_max: 10_000,
             pause_min: Duration::from_millis(250),
             pause_max: Duration::from_secs(30),
+            healthy_after: Duration::from_secs(1),
             give_up_after: None,
         }
     }

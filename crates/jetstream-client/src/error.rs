@@ -110,6 +110,11 @@ impl Error {
         }
     }
 
+    /// Whether the server did not even answer a ping.
+    pub(crate) const fn is_silence(&self) -> bool {
+        matches!(self, Self::Socket(SocketError::Silent | SocketError::Stalled))
+    }
+
     /// The status of a refusal.
     pub fn status(&self) -> Option<u16> {
         match self {

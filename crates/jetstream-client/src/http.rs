@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use alluvium_websocket::tls_refusal;
+use alluvium_websocket::{plain_refusal, tls_refusal};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -227,6 +227,7 @@ fn network(error: ureq::Error) -> Error {
     let refusal = match &error {
         ureq::Error::Io(error) => tls_refusal(error),
         ureq::Error::Rustls(error) => tls_refusal(error),
+        ureq::Error::Protocol(error) => plain_refusal(error),
         _ => None,
     };
     match refusal {

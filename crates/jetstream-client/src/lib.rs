@@ -30,6 +30,7 @@ mod event;
 mod events;
 mod http;
 mod live;
+mod patience;
 mod plan;
 #[doc(hidden)]
 pub mod readers;

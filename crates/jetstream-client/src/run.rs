@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use alluvium_jetstream_wire::dictionary::id_of;
 use tokio::sync::mpsc;
@@ -14,10 +13,9 @@ use crate::error::Error;
 use crate::event::{Event, Heard};
 use crate::events::{Counters, Handed, Notice, Shared};
 use crate::live::{Dictionary, Feed, Opened, open};
+use crate::patience::Patience;
 use crate::plan;
 
-/// A server that wants to be left alone for longer is asked again all the same.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// Dictionaries that are tried before messages come uncompressed.
 const DICTIONARIES_MAX: u32 = 2;
 
@@ -57,9 +55,7 @@ pub(crate) struct Driver {
     too_old: Option<Cursor>,
     dictionary: Option<Dictionary>,
     dictionaries: u32,
-    /// Attempts without any progress, and since when.
-    failures: u32,
-    stalled: Option<Instant>,
+    patience: Patience,
 }
 
 impl Driver {
@@ -88,8 +84,7 @@ impl Driver {
             too_old: None,
             dictionary,
             dictionaries: 0,
-            failures: 0,
-            stalled: None,
+            patience: Patience::default(),
         }
     }
 
@@ -104,8 +99,7 @@ impl Driver {
             };
             self.counters.is_live.store(false, Ordering::Relaxed);
             if self.position != before {
-                self.failures = 0;
-                self.stalled = None;
+                self.patience.moved();
             }
             match ended {
                 Ok(next) => self.phase = next,
@@ -122,23 +116,10 @@ impl Driver {
 
     /// Waits before another attempt, or gives up.
     async fn pause(&mut self, error: Error) -> Result<Taker, Error> {
-        let limits = &self.shared.config.limits;
-        let since = *self.stalled.get_or_insert_with(Instant::now);
-        if limits.give_up_after.is_some_and(|limit| since.elapsed() >= limit) {
-            return Err(error);
-        }
-        let longest = limits.pause_min.saturating_mul(1 << self.failures.min(20)).min(limits.pause_max);
-        // Half of it is drawn, so that clients do not come back in step.
         let drawn = (self.shared.env.random.next_u64() >> 32) as u32;
-        let half = longest / 2;
-        let mut pause = half + half.mul_f64(f64::from(drawn) / f64::from(u32::MAX));
-        if matches!(error, Error::Replaced { .. }) && self.failures == 0 {
-            pause = Duration::ZERO;
-        }
-        if let Some(seconds) = error.retry_after_s() {
-            pause = pause.max(Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
-        }
-        self.failures += 1;
+        let Some(pause) = self.patience.pause(&error, &self.shared.config.limits, drawn) else {
+            return Err(error);
+        };
         if self.tell(Notice::Again { reason: error.to_string(), pause }).await.is_err() {
             return Ok(Taker::Gone);
         }
@@ -246,7 +227,12 @@ impl Driver {
             let now = i64::try_from(self.shared.env.clock.now_us()).unwrap_or(i64::MAX);
             self.position = Cursor::Time(now);
         }
-        self.follow(*feed).await
+        let opened = Instant::now();
+        let ended = self.follow(*feed).await;
+        if let Err(Stop::Error(error)) = &ended {
+            self.patience.held(opened, error, &self.shared.config.limits);
+        }
+        ended
     }
 
     /// To the archive, where the live feed no longer reaches. Once it has been there in vain, this is a failure.

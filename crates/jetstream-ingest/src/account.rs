@@ -207,7 +207,10 @@ impl Account {
 
     fn commit(&mut self, event: Commit, context: &Context<'_>) -> Step {
         let mut step = Step::default();
-        if self.waiting.is_some() && self.known_chain().is_none() {
+        let is_no_first = self.waiting.is_some() && self.known_chain().is_none();
+        #[cfg(feature = "planted-bugs")]
+        let is_no_first = is_no_first && !is_planted(Bug::BehindDropFirst);
+        if is_no_first {
             // Nothing is known to judge it by, but soon will be: it is no first sighting.
             match commit::check_envelope(&event.repo, &event.rev, context.now_us, context.rules) {
                 Ok(_) if self.is_replay(&event.rev) => step.notes.push(Note::Replay),
@@ -296,31 +299,51 @@ impl Account {
         if self.is_replay(&event.rev) {
             return Step::note(Note::Replay);
         }
-        let known = self.known_chain().map(|chain| chain.data);
-        let object = sync_commit(&event.blocks, rules);
-        let is_readable = object.is_some();
-        let Some(object) = object.filter(|object| Some(object.data) == known) else {
+        let Some(object) = sync_commit(&event.blocks, rules) else {
+            // What cannot be read is nothing to be archived either: the repair then makes a marker of its own.
             step.notes.push(Note::Broken(Broken::Sync));
             self.miss(Cause::Sync, &event.rev, context, &mut step);
-            // What cannot be read is nothing to be archived either: the repair then makes a marker of its own.
-            if is_readable {
-                self.hold_sync(event, &mut step);
-            }
             return step;
         };
+        let is_known = self.known_chain().is_some_and(|chain| chain.data == object.data);
         if object.check(&event.did, Some(&event.rev)).is_err() {
-            return Step::note(Note::Rejected(Reject::Fields));
+            self.refuse_sync(Reject::Fields, is_known, context, &mut step);
+            return step;
         }
-        match check_signature(&object, &did, context.keys) {
-            Signature::Good => self.set_chain(Chain { rev: event.rev, data: object.data }, &mut step),
-            Signature::Bad => step.notes.push(Note::Rejected(Reject::Signature)),
+        // Whatever it tells: nothing of it is kept or archived that is not signed.
+        let signature = check_signature(&object, &did, context.keys);
+        #[cfg(feature = "planted-bugs")]
+        let signature =
+            if !is_known && is_planted(Bug::SyncUnverified) { Signature::Good } else { signature };
+        match signature {
+            Signature::Good if is_known => {
+                self.set_chain(Chain { rev: event.rev, data: object.data }, &mut step);
+            }
+            Signature::Good => {
+                step.notes.push(Note::Broken(Broken::Sync));
+                self.miss(Cause::Sync, &event.rev, context, &mut step);
+                self.hold_sync(event, &mut step);
+            }
+            Signature::Bad => self.refuse_sync(Reject::Signature, is_known, context, &mut step),
             Signature::Unresolved(_) => {
                 step.notes.push(Note::Unresolved);
-                self.miss(Cause::Unresolved, &event.rev, context, &mut step);
-                self.hold_sync(event, &mut step);
+                // What is told of another tree is not made up for by a key.
+                let cause = if is_known { Cause::Unresolved } else { Cause::Sync };
+                self.miss(cause, &event.rev, context, &mut step);
             }
         }
         step
+    }
+
+    /// Drops a `#sync`. Where it was to say that another tree is there than the known one, that may be so, and is looked up.
+    fn refuse_sync(&mut self, reject: Reject, is_known: bool, context: &Context<'_>, step: &mut Step) {
+        self.refuse(reject, context, step);
+        if !is_known {
+            if self.chain.is_some() {
+                self.miss(Cause::Dropped, "", context, step);
+            }
+            self.needs_repository(Cause::Dropped, step);
+        }
     }
 
     fn is_replay(&self, rev: &str) -> bool {
@@ -352,6 +375,8 @@ impl Account {
         step.changes.push(Change::Hosting(self.did.clone(), hosting.clone()));
         let was_deleted = self.is_deleted();
         self.hosting = Some(hosting);
+        #[cfg(feature = "planted-bugs")]
+        let was_deleted = was_deleted && !is_planted(Bug::DeletionForgotten);
         if was_deleted && !self.is_deleted() && self.chain.is_some() {
             self.miss_all(context, step);
         }

@@ -198,8 +198,18 @@ impl Author {
     }
 
     pub(crate) fn sync(&mut self) -> Sync {
-        self.seq += 1;
         let blocks = self.file(std::iter::once(&self.commit));
+        self.sync_with(blocks)
+    }
+
+    /// A `#sync` that shows this commit object for the account's own.
+    pub(crate) fn sync_of(&mut self, object: &Object) -> Sync {
+        let (cid, block) = object.encode();
+        self.sync_with(car::write(&[cid], [(&cid, block.as_slice())]).into())
+    }
+
+    fn sync_with(&mut self, blocks: Bytes) -> Sync {
+        self.seq += 1;
         let mut body = Map::new();
         body.insert("did", Value::from(self.did.as_str()));
         body.insert("rev", Value::from(self.rev.as_str()));

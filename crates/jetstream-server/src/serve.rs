@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use alluvium_env::{Env, Room};
-use alluvium_jetstream_archive::{Archive, Error, FjallStore, OpenError, StoreError};
+use alluvium_jetstream_archive::{Archive, Error, FjallStore, OpenError, StoreError, is_of_an_archive};
 use alluvium_jetstream_ingest::counters::Counters;
 use alluvium_jetstream_ingest::http::{Http, HttpConfig};
 use alluvium_jetstream_ingest::ingest::{Ingest, IngestError, Seams};
@@ -34,6 +34,9 @@ pub enum StartError {
     /// Something else is in the directory.
     #[error("`{}` is not empty and not the data directory of a Jetstream", .0.display())]
     Foreign(PathBuf),
+    /// What has the name of a part of a Jetstream is something else.
+    #[error("`{}` is not empty and has nothing of a Jetstream", .0.display())]
+    ForeignPart(PathBuf),
     /// The store of what is remembered is not for this version.
     #[error("`{}` cannot be used: {source}", path.display())]
     Version {
@@ -62,16 +65,31 @@ impl StartError {
     }
 }
 
-/// Whether there is something in a directory, and no part of a Jetstream.
-fn is_foreign(env: &Env, dir: &Path) -> io::Result<bool> {
-    if !env.disk.exists(dir)? {
-        return Ok(false);
-    }
-    let names = env.disk.list(dir)?;
-    let has = |known: &str| names.iter().any(|name| name == known);
+/// Refuses a directory with something in it that is not of a Jetstream, also where its folders only have the names.
+fn check_own(env: &Env, dir: &Path) -> Result<(), StartError> {
+    let names = listed(env, dir)?;
     // A disk that is mounted there has a folder of its own.
     let is_empty = names.iter().all(|name| name == "lost+found");
-    Ok(!is_empty && !has(META) && !has(SEGMENTS))
+    if !is_empty && !names.iter().any(|name| name == META || name == SEGMENTS) {
+        return Err(StartError::Foreign(dir.to_owned()));
+    }
+    for (part, is_own) in [(META, FjallStore::has_made as fn(&str) -> bool), (SEGMENTS, is_of_an_archive)] {
+        let part = dir.join(part);
+        let names = listed(env, &part)?;
+        if !names.is_empty() && !names.iter().any(|name| is_own(name)) {
+            return Err(StartError::ForeignPart(part));
+        }
+    }
+    Ok(())
+}
+
+fn listed(env: &Env, dir: &Path) -> Result<Vec<String>, StartError> {
+    let names = if env.disk.exists(dir).map_err(StartError::directory(dir))? {
+        env.disk.list(dir).map_err(StartError::directory(dir))?
+    } else {
+        Vec::new()
+    };
+    Ok(names)
 }
 
 /// A running Jetstream.
@@ -87,9 +105,7 @@ impl Jetstream {
     /// Opens the archive, goes on where it ended, and reads the relay.
     pub fn start(config: &JetstreamConfig, env: &Env) -> Result<Self, StartError> {
         let dir = &config.data_dir;
-        if is_foreign(env, dir).map_err(StartError::directory(dir))? {
-            return Err(StartError::Foreign(dir.clone()));
-        }
+        check_own(env, dir)?;
         let meta = dir.join(META);
         env.disk.create_dir_all(&meta).map_err(StartError::directory(&meta))?;
         let store = FjallStore::open(&meta).map_err(|error| match error {
@@ -175,3 +191,6 @@ impl Drop for Jetstream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

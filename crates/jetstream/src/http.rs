@@ -272,7 +272,8 @@ fn preflight() -> Response {
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static(
-            "Authorization, Content-Type, Range, If-Range, If-None-Match, If-Match, If-Modified-Since",
+            "Authorization, Content-Type, Range, If-Range, If-None-Match, If-Match, If-Modified-Since, \
+             Last-Event-ID",
         ),
     );
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));

@@ -35,8 +35,11 @@ impl Start {
     }
 }
 
-/// The first row that a feed may begin with; 0 while nothing is sealed.
+/// The first row that a feed may begin with; 0 while nothing is sealed. Where feeds begin with what comes, the next one.
 pub(crate) fn floor(archive: &Archive, lookback: Duration) -> u64 {
+    if lookback.is_zero() {
+        return archive.next_seq();
+    }
     let micros = i64::try_from(lookback.as_micros()).unwrap_or(i64::MAX);
     archive.floor_at_time(now(archive).saturating_sub(micros))
 }

@@ -10,6 +10,8 @@ use alluvium_env::{Disk, DiskLock, Env, OpenMode};
 use thiserror::Error;
 
 use crate::error::{Damage, IoFault, io_fault};
+use crate::identity::DirectoryId;
+use crate::layout::Layout;
 use crate::names::shard_name;
 use crate::replace::{read_file, replace_file};
 
@@ -152,7 +154,7 @@ fn check_not_foreign(disk: &dyn Disk, dir: &Path) -> Result<(), FormatError> {
     }
 }
 
-fn refusal(dir: &Path, invalid: InvalidFormat) -> FormatError {
+pub(crate) fn refusal(dir: &Path, invalid: InvalidFormat) -> FormatError {
     match invalid {
         InvalidFormat::Version(version) => FormatError::Version { dir: dir.to_owned(), version },
         InvalidFormat::Damaged(reason) => Damage { file: dir.join(FORMAT_NAME), at: 0, reason }.into(),
@@ -169,6 +171,8 @@ pub struct DataDirectory {
     env: Env,
     dir: PathBuf,
     format: Option<Format>,
+    /// What its number will be if it has no mark yet: its files say whose they are before that is written.
+    drawn: u128,
     _lock: Option<Box<dyn DiskLock>>,
 }
 
@@ -186,25 +190,28 @@ impl DataDirectory {
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.lock(&lock_path).map_err(io_fault("lock", &lock_path))?;
         let lock = lock.ok_or_else(|| FormatError::Locked { dir: dir.to_owned() })?;
-        let mut directory = Self { env: env.clone(), dir: dir.to_owned(), format: None, _lock: Some(lock) };
-        match read_file(disk, dir, FORMAT_NAME)? {
-            Some(bytes) => {
-                let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
-                // A process may have died before the name was durable; without it, all data would look foreign.
-                // Synced in place, not written again: a full disk must still start.
-                directory.settle()?;
-                directory.format = Some(format);
-            }
-            None => check_not_foreign(disk, dir)?,
+        let mut directory =
+            Self { env: env.clone(), dir: dir.to_owned(), format: None, drawn: 0, _lock: Some(lock) };
+        if let Some(bytes) = read_file(disk, dir, FORMAT_NAME)? {
+            let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
+            // A process may have died before the name was durable; without it, all data would look foreign.
+            // Synced in place, not written again: a full disk must still start.
+            directory.settle()?;
+            directory.format = Some(format);
+        } else {
+            check_not_foreign(disk, dir)?;
+            directory.drawn = env.random.next_u128();
         }
         Ok(directory)
     }
 
-    /// Locks `dir` to look at it, and reads its format; nothing is changed. Where there is no lock file, or none can
-    /// be made, as on a disk that takes no writes, nobody can have it open either.
+    /// Locks `dir` to look at it, and finds out how it is cut; nothing is changed. Where there is no lock file, or none
+    /// can be made, as on a disk that takes no writes, nobody can have it open either.
     ///
-    /// [`FormatError::Foreign`] when there is no mark.
-    pub fn look(env: &Env, dir: &Path) -> Result<(Self, Format), FormatError> {
+    /// A mark that is missing or damaged is told in [`Layout::format`], and the rest is then what segments say.
+    ///
+    /// [`FormatError::Foreign`] when there is neither a mark nor data.
+    pub fn look(env: &Env, dir: &Path) -> Result<(Self, Layout), FormatError> {
         let disk = env.disk.as_ref();
         let lock_path = dir.join(LOCK_NAME);
         let lock = if disk.exists(&lock_path).map_err(io_fault("look for", &lock_path))? {
@@ -217,16 +224,20 @@ impl DataDirectory {
         } else {
             None
         };
-        let bytes = read_file(disk, dir, FORMAT_NAME)?;
-        let bytes = bytes.ok_or_else(|| FormatError::Foreign { dir: dir.to_owned() })?;
-        let format = Format::decode(&bytes).map_err(|invalid| refusal(dir, invalid))?;
-        let directory = Self { env: env.clone(), dir: dir.to_owned(), format: Some(format), _lock: lock };
-        Ok((directory, format))
+        let layout = Layout::of(disk, dir)?;
+        let format = layout.format.as_ref().ok().copied();
+        let directory = Self { env: env.clone(), dir: dir.to_owned(), format, drawn: 0, _lock: lock };
+        Ok((directory, layout))
     }
 
     /// The format, once there is one.
     pub fn format(&self) -> Option<&Format> {
         self.format.as_ref()
+    }
+
+    /// What its files say of it; `None` as in [`DirectoryId::of`].
+    pub fn id(&self) -> Option<DirectoryId> {
+        DirectoryId::of(self.format.map_or(self.drawn, |format| format.directory))
     }
 
     /// The folder of a shard. The caller creates it.
@@ -236,7 +247,7 @@ impl DataDirectory {
 
     /// Writes the format, durably.
     pub fn mark(&mut self, shards: u16, segment_bytes: u32) -> Result<Format, FormatError> {
-        self.write(Format { directory: self.env.random.next_u128(), shards, segment_bytes })
+        self.write(Format { directory: self.drawn, shards, segment_bytes })
     }
 
     /// Makes the file that is there durable, name and content.

@@ -20,6 +20,8 @@ pub mod checkpoint;
 mod codec;
 pub mod error;
 pub mod format;
+pub mod identity;
+mod layout;
 pub mod manifest;
 mod names;
 #[cfg(feature = "planted-bugs")]
@@ -41,10 +43,12 @@ pub use crate::checkpoint::{
 };
 pub use crate::error::{Damage, IoFault, JournalError};
 pub use crate::format::{DataDirectory, Format, FormatError};
+pub use crate::identity::DirectoryId;
+pub use crate::layout::Layout;
 pub use crate::manifest::{Manifest, ManifestError};
 pub use crate::names::{
-    body_table, body_table_number, checkpoint_name, segment_name, segment_number, shard_name, spare_number,
-    table_is_of_body, table_name,
+    ShardFile, body_table, body_table_number, checkpoint_name, segment_name, segment_number, shard_name,
+    spare_number, table_is_of_body, table_name,
 };
 pub use crate::record::{
     Append, Body, Claim, Contract, Create, FoldCheckpoint, Fork, ForkRange, Mark, Mutation, Producer,

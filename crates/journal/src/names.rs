@@ -1,10 +1,17 @@
 //! The names of the files of a shard.
 
+use crate::manifest::MANIFEST_NAME;
 use crate::record::StreamId;
 
 /// The folder of a shard, below `streams/`.
 pub fn shard_name(shard: u16) -> String {
     format!("shard-{shard:02}")
+}
+
+/// The number of the shard whose folder is called so.
+pub(crate) fn shard_number(name: &str) -> Option<u16> {
+    let number = name.strip_prefix("shard-")?.parse().ok()?;
+    (shard_name(number) == name).then_some(number)
 }
 
 /// The file of a journal segment.
@@ -62,6 +69,36 @@ pub fn spare_number(name: &str) -> Option<u64> {
     number_between(name, "spare-", ".seg")
 }
 
+/// What a file of a shard is, by its name. Whatever is called otherwise is none of a shard's: nothing opens, copies or
+/// removes it.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum ShardFile {
+    /// The manifest.
+    Manifest,
+    /// A segment of the journal.
+    Segment,
+    /// A file that waits to become one.
+    Spare,
+    /// A table or a checkpoint that a fold has written. Never changes.
+    Folded,
+    /// The table of a body. Never changes.
+    Body,
+}
+
+impl ShardFile {
+    /// What the file of this name is; `None` if it is none of a shard's.
+    pub fn of(name: &str) -> Option<Self> {
+        match () {
+            () if name == MANIFEST_NAME => Some(Self::Manifest),
+            () if segment_number(name).is_some() => Some(Self::Segment),
+            () if spare_number(name).is_some() => Some(Self::Spare),
+            () if body_table_number(name).is_some() => Some(Self::Body),
+            () if is_folded(name) => Some(Self::Folded),
+            () => None,
+        }
+    }
+}
+
 /// Whether this is the name of a table, whoever has written it, or of a checkpoint.
 pub(crate) fn is_folded(name: &str) -> bool {
     let folded = number_between(name, "table-", ".tbl").or(number_between(name, "checkpoint-", ".ckp"));
@@ -76,6 +113,7 @@ fn number_between(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::ShardFile::{Body, Folded, Manifest, Segment, Spare};
     use super::*;
 
     #[test]
@@ -96,6 +134,29 @@ mod tests {
         {
             assert_eq!(body_table_number(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_file_is_one_of_a_shard_by_its_whole_name() {
+        let body = table_name(body_table(StreamId::new(7, 1)));
+        let names = [
+            MANIFEST_NAME.to_owned(),
+            segment_name(7),
+            spare_name(7),
+            table_name(7),
+            checkpoint_name(7),
+            body,
+        ];
+        let kinds = names.each_ref().map(|name| ShardFile::of(name));
+        assert_eq!(kinds, [Manifest, Segment, Spare, Folded, Folded, Body].map(Some));
+        for name in names {
+            for other in
+                [format!("{name}.bak"), format!("{name}~"), format!(" {name}"), name.to_lowercase() + "x"]
+            {
+                assert_eq!(ShardFile::of(&other), None, "{other}");
+            }
+        }
+        assert_eq!(ShardFile::of("table-notes.txt"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use bytes::{Buf, BufMut};
 
 use crate::error::{Damage, JournalError, io_fault};
 use crate::format::FORMAT_VERSION;
+use crate::identity::DirectoryId;
 
 /// The length in bytes of the header of a segment file; the first batch starts here.
 pub const SEGMENT_HEADER_BYTES: u32 = 64;
@@ -19,12 +20,14 @@ pub struct Shape {
     pub segment_bytes: u32,
     /// The shard whose journal it is; `None` for a journal of no shard, whose segments can't be told from those of others.
     pub shard: Option<u16>,
+    /// The data directory that it is in; `None` where nobody knows.
+    pub directory: Option<DirectoryId>,
 }
 
 impl From<u32> for Shape {
     /// The shape of a journal of no shard, with segments of so many bytes.
     fn from(segment_bytes: u32) -> Self {
-        Self { segment_bytes, shard: None }
+        Self { segment_bytes, shard: None, directory: None }
     }
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) segment_bytes: u32,
     /// The shard whose journal it is a part of; `None` where that was not written down, as by the first programs.
     pub(crate) shard: Option<u16>,
+    /// The data directory that it is of; `None` likewise.
+    pub(crate) directory: Option<DirectoryId>,
 }
 
 impl SegmentHeader {
@@ -54,6 +59,7 @@ impl SegmentHeader {
         rest.put_u64_le(self.key);
         rest.put_u32_le(self.segment_bytes);
         rest.put_u16_le(self.shard.map_or(0, |shard| shard.saturating_add(1)));
+        rest.put_u64_le(DirectoryId::encode(self.directory));
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -78,6 +84,7 @@ impl SegmentHeader {
             key: rest.get_u64_le(),
             segment_bytes: rest.get_u32_le(),
             shard: rest.get_u16_le().checked_sub(1),
+            directory: DirectoryId::decode(rest.get_u64_le()),
         })
     }
 }
@@ -123,7 +130,10 @@ impl SegmentFile {
                 "the segment doesn't have the size that the directory's segments have"
             }
             (Some(found), Some(expected)) if found != expected => "the segment is one of another shard",
-            _ => return Ok(segment),
+            _ => match DirectoryId::check(segment.header.directory, shape.directory) {
+                Err(reason) => reason,
+                Ok(()) => return Ok(segment),
+            },
         };
         Err(segment.damage(0, reason).into())
     }
@@ -184,6 +194,11 @@ impl SegmentFile {
         &self.path
     }
 
+    /// The data directory that it says it is of.
+    pub(crate) fn directory(&self) -> Option<DirectoryId> {
+        self.header.directory
+    }
+
     pub(crate) fn key(&self) -> u64 {
         self.header.key
     }
@@ -211,6 +226,7 @@ mod tests {
             key: 0x1234_5678,
             segment_bytes: 1 << 26,
             shard: Some(3),
+            directory: DirectoryId::of(77 << 64),
         };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

@@ -12,6 +12,7 @@ use alluvium_env::{Disk, Env, OpenMode, Random};
 use parking_lot::Mutex;
 
 use crate::error::{Damage, IoFault, JournalError, io_fault};
+use crate::identity::DirectoryId;
 use crate::names::{is_folded, segment_name, segment_number, spare_name, spare_number};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, Shape};
 
@@ -74,7 +75,7 @@ impl Segments {
             None => is_folded(name),
         };
         if used {
-            let reason = "it belongs to a journal that has data, but the rest of that journal isn't there";
+            let reason = "it belongs to a journal that has data, but what says so, `FORMAT` or `MANIFEST`, isn't there";
             return Err(Damage { file: path, at: 0, reason }.into());
         }
         Ok(())
@@ -162,6 +163,11 @@ impl Segments {
     /// The size of every segment in bytes.
     pub fn segment_bytes(&self) -> u32 {
         self.shape.segment_bytes
+    }
+
+    /// The data directory that they are of; `None` where nobody knows.
+    pub fn directory(&self) -> Option<DirectoryId> {
+        self.shape.directory
     }
 
     /// The handle of a segment, or `None` when it was retired.
@@ -306,6 +312,7 @@ impl Segments {
             key: self.random.next_u64(),
             segment_bytes: self.shape.segment_bytes,
             shard: self.shape.shard,
+            directory: self.shape.directory,
         };
         let file = self.disk.open(&spare, OpenMode::ReadWrite).map_err(io_fault("open", &spare))?;
         if let Err(fault) = file.write_all_at(&[&header.encode()], 0).map_err(io_fault("write", &spare)) {

@@ -104,6 +104,12 @@ pub enum Bug {
     ShownEarly,
     /// What is refused of an unknown account is dropped without a repair.
     RefusalForgotten,
+    /// What came behind a drop is taken for the first of its account.
+    BehindDropFirst,
+    /// What an account had before it was deleted counts when it is there again.
+    DeletionForgotten,
+    /// A `#sync` of another tree than the known one is believed, whoever signed it.
+    SyncUnverified,
     /// What was verified waits for the disk without a bound.
     WritesUnbounded,
 }

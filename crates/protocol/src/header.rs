@@ -52,6 +52,9 @@ pub const PROTOCOL_SECURITY_HEADERS: [(&str, &str); 2] =
 pub const HEAD_CACHE_CONTROL: &str = "no-store";
 /// [`CACHE_CONTROL`] of an event stream.
 pub const SSE_CACHE_CONTROL: &str = "no-cache";
+/// On a read of events: the `id` of the last one that a browser has seen. It goes before the offset in the URL, which is
+/// where its page began (HTML, 9.2).
+pub const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Query parameter: where to read from (PROTOCOL §8).
 pub const QUERY_OFFSET: &str = "offset";

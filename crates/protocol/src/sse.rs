@@ -324,6 +324,19 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
+/// Gives an `id` to the event that was just ended at the end of `out`: what `EventSource` comes back with, by itself, as
+/// `Last-Event-ID` (HTML, 9.2). It stands last, so that whoever has it has all of the event.
+///
+/// `id` has no line ends and no NUL; both would make it another one, or none.
+pub fn set_id(out: &mut Vec<u8>, id: &[u8]) {
+    debug_assert!(out.ends_with(b"\n\n") && !id.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)));
+    // The line that is empty and ends the event.
+    out.truncate(out.len().saturating_sub(1));
+    out.extend_from_slice(b"id:");
+    out.extend_from_slice(id);
+    out.extend_from_slice(b"\n\n");
+}
+
 /// Appends one control event that also tells the stream's identity (extension).
 pub fn identified_control_event(out: &mut Vec<u8>, control: &Control, incarnation: Incarnation) {
     control_event(out, control);

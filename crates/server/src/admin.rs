@@ -1,10 +1,12 @@
 //! What an operator asks of a running server: which streams and spaces there are by size, idleness or place, the deletion of
-//! all streams under a prefix, and the end of the beginning of one. What `alluvium admin` speaks to.
+//! all streams under a prefix, the end of the beginning of one, and that of a feed. What `alluvium admin` speaks to.
 //!
-//! Every answer is bounded: a page has a limit, a deletion ends so many streams at most and is asked for again for the rest.
+//! Every answer is bounded: a page has a limit, a deletion ends so many streams at most, or blocks, and is asked for again
+//! for the rest.
 //! Each look goes through all streams under its prefix, on a thread that may block.
 
 mod delete;
+mod prune;
 mod query;
 mod refusal;
 mod spaces;
@@ -38,8 +40,15 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const BODIES_BYTES_MAX: usize = 1024 * 1024;
 
 /// The names of its operations, in the order of [`operation`].
-pub(crate) const OPERATIONS: [&str; 6] =
-    ["admin_streams", "admin_totals", "admin_delete", "admin_spaces", "admin_trim", "admin_other"];
+pub(crate) const OPERATIONS: [&str; 7] = [
+    "admin_streams",
+    "admin_totals",
+    "admin_delete",
+    "admin_spaces",
+    "admin_trim",
+    "admin_prune_feed",
+    "admin_other",
+];
 
 /// The place among the operations of what a path under the mount asks for.
 pub(crate) fn operation(method: &Method, path: &str) -> usize {
@@ -49,7 +58,8 @@ pub(crate) fn operation(method: &Method, path: &str) -> usize {
         (&Method::POST, "delete") => 2,
         (&Method::GET | &Method::HEAD, "spaces") => 3,
         (&Method::POST, "trim") => 4,
-        _ => 5,
+        (&Method::POST, "prune-feed") => 5,
+        _ => 6,
     }
 }
 
@@ -84,7 +94,7 @@ impl Admin {
         let what = request.uri().path().strip_prefix(ADMIN_MOUNT).unwrap_or_default().to_owned();
         let allowed = match what.as_str() {
             "streams" | "totals" | "spaces" => "GET, HEAD",
-            "delete" | "trim" => "POST",
+            "delete" | "trim" | "prune-feed" => "POST",
             _ => return Err(Refusal::NoSuchResource),
         };
         if !allowed.split(", ").any(|method| method == request.method().as_str()) {
@@ -111,6 +121,11 @@ impl Admin {
             "trim" => {
                 let asked = trim::Asked::parse(&self.body(request).await?)?;
                 trim::run(self.engine()?, asked, now_ms).await
+            }
+            "prune-feed" => {
+                let asked = prune::Asked::parse(&self.body(request).await?)?;
+                let feeds = self.feeds.clone().ok_or(Refusal::NoFeeds)?;
+                blocking(move || prune::run(&feeds, &asked, now_ms)).await?
             }
             _ => {
                 let asked = delete::Asked::parse(&self.body(request).await?)?;
@@ -146,4 +161,23 @@ fn json(value: &Value) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Whether a request of an operator reads: the query of a list (`streams`, `totals`, `spaces`), or the body of what is to be done
+/// (`delete`, `trim`, `prune-feed`). Nothing is done, and no server is needed.
+///
+/// # Errors
+///
+/// Why it is refused, in words.
+pub fn check_admin_request(operation: &str, query: Option<&str>, body: &[u8]) -> Result<(), String> {
+    let read = match operation {
+        "streams" => streams::Asked::parse(query).map(drop),
+        "totals" => totals::Asked::parse(query).map(drop),
+        "spaces" => spaces::Asked::parse(query).map(drop),
+        "delete" => delete::Asked::parse(body).map(drop),
+        "trim" => trim::Asked::parse(body).map(drop),
+        "prune-feed" => prune::Asked::parse(body).map(drop),
+        _ => Err(Refusal::NoSuchResource),
+    };
+    read.map_err(|refusal| refusal.to_string())
 }

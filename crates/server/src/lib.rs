@@ -20,10 +20,13 @@ mod room;
 mod serve;
 pub mod sight;
 mod site;
+mod stop;
 mod store;
 mod subscriptions;
 mod watch;
+pub mod words;
 
+pub use admin::check_admin_request;
 pub use causes::Causes;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
@@ -32,4 +35,5 @@ pub use front::{keep_certificates, scheme};
 pub use logging::log_to_stderr;
 pub use room::RoomKeeper;
 pub use serve::{check_files, serve};
+pub use stop::{Signals, drain, say_stopped};
 pub use watch::operations;

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use alluvium_access::{Access, Guarded};
 use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
-    Drained, Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    Front, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_streams::{MOUNT, Options as StreamsOptions, Streams};
 use rustix::process::Signal;
@@ -25,6 +25,7 @@ use crate::{
     room::RoomKeeper,
     sight::{METRICS_PATH, OwnServer, Sight, Watched},
     site::{Doors, Site, backups, feeds_surface, open_feeds, sweep_feeds},
+    stop::{Signals, drain, say_stopped},
     store::{OpenStore, StoreStopped, stop_at_once, to_usize},
     subscriptions, watch,
 };
@@ -114,7 +115,7 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     if let Some(own) = own {
         runtime.block_on(own.stop());
     }
-    tracing::info!("stopped");
+    say_stopped();
     Ok(())
 }
 
@@ -171,41 +172,11 @@ fn survive_file_size_limit(runtime: &runtime::Runtime) -> io::Result<unix::Signa
     unix::signal(unix::SignalKind::from_raw(Signal::XFSZ.as_raw()))
 }
 
-/// The signals that stop a server.
-struct Signals {
-    terminate: unix::Signal,
-    interrupt: unix::Signal,
-}
-
-impl Signals {
-    fn receive() -> io::Result<Self> {
-        Ok(Self {
-            terminate: unix::signal(unix::SignalKind::terminate())?,
-            interrupt: unix::signal(unix::SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for the next one, and names it.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-}
-
 /// Waits for a signal, then drains. A second signal during the drain cuts it short.
 async fn until_told_to_stop(config: &Config, server: Server<Doorway>, sight: &Sight, mut signals: Signals) {
     let signal = signals.next().await;
     sight.health().stopping();
-    tracing::info!(signal, connections = server.connections(), "stopping");
-    tokio::select! {
-        drained = server.drain(config.shutdown_timeout) => match drained {
-            Drained::Clean => {}
-            Drained::Cut { connections } => tracing::warn!(connections, "the shutdown timeout passed; connections were cut"),
-        },
-        signal = signals.next() => tracing::warn!(signal, "signalled again; not waiting for connections"),
-    }
+    drain(server, config.shutdown_timeout, Some(signal), &mut signals).await;
 }
 
 /// The data directory, and what it is for if it is not for everything.

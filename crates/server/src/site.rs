@@ -87,6 +87,7 @@ pub(crate) fn open_feeds(config: &Config, env: Env, room: Room) -> Result<Option
     let folder = config.data_dir.join(FEEDS);
     let options = FeedsOptions {
         spaces_max: config.feed_spaces_max,
+        open_spaces_max: config.feed_open_spaces_max,
         limits: feeds_limits(config),
         room,
         ..FeedsOptions::default()

@@ -16,6 +16,7 @@ use alluvium_streams::Backend;
 use crate::{
     config::{Config, StoreChoice},
     exit::{EXIT_ENGINE_FAULT, ServeError},
+    words::counted,
 };
 
 /// Shards of a new data directory when the operator names no number: half the cores, up to this many.
@@ -155,12 +156,11 @@ fn recovered(engine: &Engine, took: Duration) -> (String, Recovery) {
     let Stats { streams, tables, sealed_segments, .. } = engine.stats();
     // The journal of each shard ends with a segment that is not sealed.
     let segments = sealed_segments + engine.shards() as u64;
-    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let told = format!(
         "{} ({}, {} replayed) in {} ms",
-        counted(streams, "stream"),
-        counted(tables, "table"),
-        counted(segments, "journal segment"),
+        counted(streams, "streams"),
+        counted(tables, "tables"),
+        counted(segments, "journal segments"),
         took.as_millis()
     );
     (told, Recovery { took, streams, segments })

@@ -1,5 +1,8 @@
 //! Replays the committed fuzz seeds, so that what fuzzing once found stays found without a fuzzer.
 
+#[path = "../../../fuzz/src/admin.rs"]
+#[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
+mod admin;
 #[path = "../../../fuzz/src/config.rs"]
 #[expect(unreachable_pub, reason = "the fuzz targets use these functions from outside")]
 mod bodies;
@@ -13,6 +16,7 @@ mod replay;
 #[test]
 fn every_seed_passes_its_fuzz_body() {
     replay::every_seed_passes(&bodies::BODIES);
+    replay::every_seed_passes(&admin::BODIES);
     replay::every_seed_passes(&keep::BODIES);
 }
 
@@ -20,4 +24,5 @@ fn every_seed_passes_its_fuzz_body() {
 fn every_folder_of_seeds_has_a_fuzz_body() {
     replay::every_folder_has_a_body(&bodies::BODIES, "config_");
     replay::every_folder_has_a_body(&keep::BODIES, "keep_");
+    replay::every_folder_has_a_body(&admin::BODIES, "admin_");
 }

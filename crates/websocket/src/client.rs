@@ -16,7 +16,7 @@ use crate::{
     extension::DeflateOptions,
     handshake::{Agreed, AnswerError, Offer},
     limits::{RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX},
-    refusal::tls_refusal,
+    refusal::{plain_refusal_of, tls_refusal},
     stream::{Stream, Tls, default_tls, secured},
 };
 
@@ -70,7 +70,8 @@ pub enum ConnectError {
         /// What went wrong.
         source: io::Error,
     },
-    /// The server is none that can be trusted, or does not speak TLS; trying again mends neither.
+    /// The server is none that can be trusted, or speaks TLS where the address does not, or the other way round; trying
+    /// again mends nothing of it.
     #[error("cannot connect to `{host}`: {why}")]
     Untrusted {
         /// The host.
@@ -224,6 +225,9 @@ async fn shake_hands(
         sent = Ok(());
         if read.map_err(failed)? == 0 {
             return Err(ConnectError::Answer);
+        }
+        if let Some(why) = plain_refusal_of(&input) {
+            return Err(ConnectError::Untrusted { host: address.authority.clone(), why });
         }
         if let Some((status, headers, len)) = response_head(&input)? {
             drop(input.split_to(len));

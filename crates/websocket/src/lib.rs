@@ -38,5 +38,5 @@ pub use limits::{
     RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX,
 };
 pub use message::{EncodedFrame, Message, Text};
-pub use refusal::{tls_refusal, try_tls};
+pub use refusal::{plain_refusal, tls_refusal, try_plain, try_tls};
 pub use stream::{Stream, Tls, tls_with_roots, trusting};

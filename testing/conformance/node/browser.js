@@ -1,10 +1,11 @@
-// A page in Chromium that tails twenty streams over one connection, driven over the DevTools protocol.
+// A page in Chromium that tails twenty streams over one connection, and one that is cut off, driven over the DevTools protocol.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { X509Certificate, createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createServer, request } from "node:http";
 import { createInterface } from "node:readline";
 import WebSocket from "ws";
 
@@ -134,6 +135,47 @@ async function tail(streams, messages) {
   return seen;
 }
 
+// Stands between the page and the server, and cuts the answers off: each after what its pattern matches, and those without
+// one never. `reached` is called with the number of each answer as it begins. A browser waits seconds before it comes back,
+// unless it is told otherwise.
+async function cutting(patterns, reached) {
+  const ids = [];
+  const proxy = createServer((asked, answer) => {
+    const number = ids.push(asked.headers["last-event-id"]) - 1;
+    const onwards = request(`${process.env.ALLUVIUM_TEST_PLAIN}${asked.url}`, { headers: asked.headers }, (sent) => {
+      answer.writeHead(sent.statusCode, sent.headers);
+      answer.write("retry:10\n");
+      let text = "";
+      sent.setEncoding("utf8").on("data", (part) => {
+        const before = text.length;
+        text += part;
+        const cut = patterns[number]?.exec(text);
+        if (!cut) return answer.write(part);
+        const end = cut.index + cut[0].length;
+        answer.write(text.slice(before, Math.max(before, end)), () => answer.destroy());
+        sent.destroy();
+      });
+      sent.on("error", () => {}).on("end", () => answer.end());
+      reached(number);
+    });
+    onwards.on("error", fail).end();
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  return { proxy, ids, url: `http://127.0.0.1:${proxy.address().port}` };
+}
+
+// In the page: follows a stream until it has so many messages.
+function follow(url, count) {
+  return new Promise((resolve) => {
+    const seen = [];
+    const source = new EventSource(url);
+    source.addEventListener("data", ({ data }) => {
+      seen.push(...JSON.parse(data));
+      if (seen.length >= count) resolve(seen);
+    });
+  });
+}
+
 // In the page: opens a WebSocket and says which of `open`, `error` came first.
 function socket(url) {
   return new Promise((resolve) => {
@@ -160,6 +202,24 @@ try {
     assert.equal(answers.length, STREAMS * (2 + MESSAGES));
     assert.deepEqual([...new Set(answers.map(({ protocol }) => protocol))], ["h2"]);
     assert.equal(new Set(answers.map(({ connection }) => connection)).size, 1);
+  });
+  await check("EventSource goes on by itself wherever it is cut off, from another origin too", async () => {
+    const path = "/v1/stream/browser/cut";
+    const headers = { "content-type": "application/json" };
+    const send = (method, body) => fetch(`${process.env.ALLUVIUM_TEST_PLAIN}${path}`, { method, headers, body });
+    const offsets = [(await send("PUT", "[0,1]")).headers.get("stream-next-offset")];
+    // Between an event of data and that of control; within an event; behind both.
+    const patterns = [/^event: data[^]*?\n\n/, /event: data\ndata:\[/, /event: control[^]*?\n\n/];
+    const sent = [];
+    const { proxy, ids, url } = await cutting(patterns, (number) => {
+      if (number === 1 || number === 3) sent.push(send("POST", `[${number + 1},${number + 2}]`));
+    });
+    const seen = await browser.run(follow, `${url}${path}?offset=-1&live=sse`, 6);
+    offsets.push((await sent[0]).headers.get("stream-next-offset"));
+    assert.deepEqual(seen, [0, 1, 2, 3, 4, 5]);
+    assert.deepEqual(ids, [undefined, offsets[0], offsets[0], offsets[1]]);
+    proxy.closeAllConnections();
+    proxy.close();
   });
   await check("a WebSocket of the same page takes a connection of HTTP/1.1 by itself", async () => {
     const url = `${origin.replace("https", "wss")}/feeds/v1/ws`;

@@ -1,30 +1,9 @@
-// The published npm client against a server that is restarted under it. Each claim is announced with `CHECK`,
-// confirmed with `OK`; `RESTART` asks the harness for a restart and waits until it is done.
+// The published npm client against a server that is restarted under it.
 import assert from "node:assert/strict";
-import { createInterface } from "node:readline";
 import { DurableStream, IdempotentProducer, stream } from "@durable-streams/client";
+import { check, fail, noWatchdog, restart } from "./harness.js";
 
 const baseUrl = process.env.ALLUVIUM_TEST_URL;
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-
-// A client that waits for ever would hang the run; two minutes are far more than all claims take together.
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-
-async function restart(how) {
-  console.log(`RESTART ${how}`);
-  assert.equal((await answers.next()).value, "done");
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
 
 const url = (name) => `${baseUrl}/v1/stream/npm/${name}`;
 const range = (first, end) => Array.from({ length: end - first }, (_, i) => ({ id: first + i }));
@@ -160,7 +139,7 @@ try {
   await check("an idempotent producer's messages are there once, over both kinds of restart", idempotentProducer);
   await check("binary content survives kill -9 byte for byte", binary);
   await check("a closed stream stays closed over kill -9", closed);
-  clearTimeout(watchdog);
+  noWatchdog();
   process.exit(0);
 } catch (error) {
   fail(error);

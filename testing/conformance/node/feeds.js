@@ -1,30 +1,12 @@
 // Feeds over WebSocket with published packages: `ws` and the browser's `WebSocket`, messages in CBOR by `cbor-x`. Claims
-// and restarts as in `clients.js`.
+// and restarts as `harness.js` has them.
 import assert from "node:assert/strict";
-import { createInterface } from "node:readline";
 import { decode, encode } from "cbor-x";
 import WebSocket from "ws";
+import { check, fail, noWatchdog, restart } from "./harness.js";
 
 const httpUrl = `${process.env.ALLUVIUM_TEST_URL}/feeds/v1`;
 const socketUrl = httpUrl.replace("http:", "ws:");
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-
-async function restart(how) {
-  console.log(`RESTART ${how}`);
-  assert.equal((await answers.next()).value, "done");
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
 
 const text = (data) => new TextEncoder().encode(data);
 // A time, as JavaScript has it: above 32 bits, so `cbor-x` writes a float.
@@ -172,7 +154,7 @@ async function run() {
   }
   talk.socket.close();
   await talk.closed;
-  clearTimeout(watchdog);
+  noWatchdog();
   process.exit(0);
 }
 

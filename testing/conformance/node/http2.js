@@ -2,20 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { connect } from "node:http2";
+import { check, fail, noWatchdog } from "./harness.js";
 
 const STREAMS = 100;
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
 
 function ask(session, headers, body) {
   return new Promise((resolve, reject) => {
@@ -81,4 +70,4 @@ try {
 } catch (error) {
   fail(error);
 }
-clearTimeout(watchdog);
+noWatchdog();

@@ -2,19 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import WebSocket, { WebSocketServer } from "ws";
-
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
+import { check, fail, noWatchdog } from "./harness.js";
 
 // What either side may agree to.
 const COMPRESSION = {
@@ -131,6 +119,6 @@ async function server() {
 
 if (process.argv[2] === "client") client().then(() => process.exit(0), fail);
 else {
-  clearTimeout(watchdog);
+  noWatchdog();
   server().catch(fail);
 }

@@ -4,35 +4,15 @@
 // One message of the stream is one frame: four bytes of length and a Yjs update. Event streams join messages, so the
 // frames are cut again from what arrives; a bootstrap keeps them apart by itself.
 import assert from "node:assert/strict";
-import { createInterface } from "node:readline";
 import busboy from "@fastify/busboy";
 import * as Y from "yjs";
+import { check, fail, noWatchdog, restart } from "./harness.js";
 
 const base = process.env.ALLUVIUM_TEST_URL;
 const bucket = `${base}/ds/yjs-docs`;
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const BYTES = "application/octet-stream";
 const EDITORS = 4;
 const EDITS = 120;
-
-// A client that waits for ever would hang the run; this is far more than all claims take together.
-const watchdog = setTimeout(() => fail(new Error("nothing happened for two minutes")), 120_000);
-
-async function restart(how) {
-  console.log(`RESTART ${how}`);
-  assert.equal((await answers.next()).value, "done");
-}
-
-async function check(name, body) {
-  console.log(`CHECK ${name}`);
-  await body();
-  console.log("OK");
-}
-
-function fail(error) {
-  console.error(error);
-  process.exit(1);
-}
 
 // Numbers that are the same in every run (mulberry32).
 function random(seed) {
@@ -285,7 +265,7 @@ async function documents() {
 try {
   assert.equal((await request(bucket, { method: "PUT" })).status, 201);
   await check("Yjs editors, compactors and late joiners end with one document, over kills", documents);
-  clearTimeout(watchdog);
+  noWatchdog();
   process.exit(0);
 } catch (error) {
   fail(error);

@@ -54,6 +54,7 @@ mod many_streams;
 mod message;
 mod openapi;
 mod procfs;
+mod prunes;
 mod random;
 mod server;
 mod sight;
@@ -185,6 +186,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Admin => {
             admin::run(&binary, &mut report)?;
             trims::run(&binary, &mut report)?;
+            prunes::run(&binary, &mut report)?;
         }
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,

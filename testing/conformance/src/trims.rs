@@ -39,6 +39,9 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
         "1MiB",
         "--append-bytes-max",
         "64KiB",
+        // One without news is waited for.
+        "--long-poll-timeout",
+        "500ms",
     ];
     let server = Launch::new(binary, &scratch.path().join("data"), &flags).start()?;
     report.check(

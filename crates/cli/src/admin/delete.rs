@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use alluvium_server::words::counted;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -42,7 +43,8 @@ pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), 
     let found = post(&client, &url, &json!({ "prefix": args.prefix, "dry_run": true }))?;
     let (streams, size) = (number(&found, "streams")?, bytes(&found["bytes"]));
     if !args.yes {
-        let counted = format!("{streams} streams with {size} would be deleted; `--yes` deletes them");
+        let counted =
+            format!("{} with {size} would be deleted; `--yes` does it", counted(streams, "streams"));
         return say(args, &found, &counted);
     }
     // Nothing that is created from now on is meant.
@@ -57,7 +59,7 @@ pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), 
         deleted_bytes += number(&batch, "deleted_bytes")?;
         let left = number(&batch, "remaining_streams")?;
         let size = bytes(&json!(deleted_bytes));
-        say(args, &batch, &format!("{deleted} streams with {size} deleted, {left} left"))?;
+        say(args, &batch, &format!("{} with {size} deleted, {left} left", counted(deleted, "streams")))?;
         if left == 0 {
             return Ok(());
         }

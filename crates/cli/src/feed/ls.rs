@@ -38,6 +38,9 @@ struct Printed<'a> {
     blocks: u64,
     bytes: u64,
     head_position: Option<u64>,
+    /// From where on it is complete, if older blocks were removed at the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pruned_below: Option<u64>,
 }
 
 pub(super) fn run(place: &Place, args: &LsArgs) -> Result<(), Failure> {
@@ -104,8 +107,11 @@ fn show(args: &LsArgs, feed: &FeedInfo) -> Result<(), Failure> {
             blocks: feed.block_count,
             bytes: feed.byte_count,
             head_position: feed.head_position,
+            pruned_below: feed.pruned_below,
         });
     }
     let namespace = namespace.unwrap_or("-");
-    print::line(format_args!("{}\t{namespace}\t{}", feed.feed_id, conflicts::blocks(feed.block_count)))
+    let pruned = feed.pruned_below.map(|below| format!("\tfrom position {below} on")).unwrap_or_default();
+    let blocks = conflicts::blocks(feed.block_count);
+    print::line(format_args!("{}\t{namespace}\t{blocks}{pruned}", feed.feed_id))
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use alluvium_env::{Disk as _, OpenMode, RealDisk};
 use alluvium_jss::{Inspection, ReadLimits};
+use alluvium_server::words::counted;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -100,7 +101,15 @@ fn print(out: &mut impl Write, path: &Path, found: &Inspection, blocks: bool) ->
     }
     line(out, "size", format_args!("{} bytes", found.size_bytes))?;
     let (rows, count) = (rows(found), found.blocks.len());
-    line(out, "events", format_args!("{rows} in {count} blocks, of {} accounts", found.accounts))?;
+    line(
+        out,
+        "events",
+        format_args!(
+            "{rows} in {}, of {}",
+            counted(count as u64, "blocks"),
+            counted(found.accounts.into(), "accounts")
+        ),
+    )?;
     if let (Some(first), Some(last)) = (found.blocks.first(), found.blocks.last()) {
         line(out, "numbers", format_args!("{} to {}", first.min_seq, last.max_seq))?;
         let first = found.blocks.iter().map(|block| block.min_witnessed_at).min().unwrap_or_default();
@@ -121,7 +130,11 @@ fn print(out: &mut impl Write, path: &Path, found: &Inspection, blocks: bool) ->
     for (number, (collection, blocks)) in found.collections.iter().enumerate() {
         let name = if number == 0 { "collections" } else { "" };
         let events = if collection.is_sentinel() { "-".to_owned() } else { collection.events.to_string() };
-        line(out, name, format_args!("{:<40} {events:>10} in {blocks} blocks", collection.name))?;
+        line(
+            out,
+            name,
+            format_args!("{:<40} {events:>10} in {}", collection.name, counted((*blocks).into(), "blocks")),
+        )?;
     }
     if blocks {
         writeln!(

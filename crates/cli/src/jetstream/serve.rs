@@ -11,8 +11,8 @@ use std::time::Duration;
 use alluvium_access::{Access, AccessError, Guarded};
 use alluvium_env::{Env, Room, RoomLimits};
 use alluvium_http::{
-    BindError, Drained, ErrorShape, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX,
-    RequestBody, ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
+    BindError, ErrorShape, Front, HEADER_BYTES_MAX, IDLE_TIMEOUT_S, RESPONSES_BYTES_MAX, RequestBody,
+    ResponseBudget, Server, ServerOptions, Shutdown, bind, default_reactors, heavy_reactors,
 };
 use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
@@ -24,8 +24,7 @@ use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, V
 use alluvium_server::{
     Causes, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
-use alluvium_server::{RoomKeeper, keep_certificates, scheme};
-use tokio::signal::unix::{SignalKind, signal};
+use alluvium_server::{RoomKeeper, Signals, drain, keep_certificates, say_stopped, scheme};
 
 pub(crate) use self::args::{ServeArgs, variables};
 use self::args::{command, unknown_variable};
@@ -48,12 +47,15 @@ impl From<StartError> for Failure {
         let code = match &error {
             StartError::InUse(_) => EXIT_LOCKED,
             StartError::Archive(error) if error.io_source().is_some() => EXIT_IO,
-            StartError::Archive(_) | StartError::Foreign(_) | StartError::Version { .. } => EXIT_DATA,
+            StartError::Archive(_)
+            | StartError::Foreign(_)
+            | StartError::ForeignPart(_)
+            | StartError::Version { .. } => EXIT_DATA,
             StartError::Directory { .. } | StartError::Store(_) | StartError::Thread => EXIT_IO,
             StartError::Ingest(_) => EXIT_CONFIG,
         };
         let hint = match &error {
-            StartError::Foreign(_) => {
+            StartError::Foreign(_) | StartError::ForeignPart(_) => {
                 "\nhint: nothing was changed there; choose an empty or new directory with `--data-dir`"
             }
             _ => "",
@@ -149,20 +151,16 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
         // Before it says that it is there: whoever waits for that may stop it at once.
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut signals = Signals::receive()?;
         announce(args, &front, server.address(), jetstream.archive().next_seq());
-        let failed = tokio::select! {
-            failure = failure(&jetstream) => Some(failure),
-            () = keeper.keep() => None,
+        let (failed, signal) = tokio::select! {
+            failure = failure(&jetstream) => (Some(failure), None),
+            () = keeper.keep() => (None, None),
             watched = keep_certificates(front.tls.clone()) => return watched.map(|()| None),
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
+            signal = signals.next() => (None, Some(signal)),
         };
         sight.health().stopping();
-        if let Drained::Cut { connections } = server.drain(STOP_TIMEOUT).await {
-            drop(writeln!(io::stderr(), "{connections} connections did not end in time"));
-        }
+        drain(server, STOP_TIMEOUT, signal, &mut signals).await;
         Ok::<_, io::Error>(failed)
     })?;
     let stopped = jetstream.stop();
@@ -173,13 +171,16 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(own) = own {
         runtime.block_on(own.stop());
     }
-    match failed {
-        Some(message) => Err(Failure { message, code: EXIT_ENGINE_FAULT }),
-        None => Ok(stopped?),
+    if let Some(message) = failed {
+        return Err(Failure { message, code: EXIT_ENGINE_FAULT });
     }
+    stopped?;
+    say_stopped();
+    Ok(())
 }
 
-/// What looks at the disk of the archive, once backups are known to have a place if they are wanted. The first look is before the relay is asked for anything.
+/// What looks at the disk of the archive, once backups are known to have a place if they are wanted. The first look is
+/// before the relay is asked for anything.
 fn room_keeper(args: &ServeArgs, env: &Env, room: &Room) -> Result<RoomKeeper, Failure> {
     check_free_space(args.disk_free_warn, args.disk_free_min)
         .map_err(|message| Failure { message, code: EXIT_CONFIG })?;

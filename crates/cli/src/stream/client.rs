@@ -227,7 +227,7 @@ impl Client {
     /// Sends a call once.
     pub(crate) fn attempt(&self, call: &Call<'_>) -> Result<Answer, AttemptError> {
         let response = self.send(call).map_err(|error| match error {
-            // Before anything was sent, and the next attempt would be refused alike.
+            // Before anything was understood, and the next attempt would be refused alike.
             error if refusal(&error).is_some() => {
                 AttemptError::Final(Failure::untrusted(call.place(), refusal(&error).unwrap_or_default()))
             }

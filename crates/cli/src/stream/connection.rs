@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alluvium_server::config::parse_seconds;
-use alluvium_websocket::{tls_refusal, trusting, try_tls};
+use alluvium_websocket::{plain_refusal, tls_refusal, trusting, try_plain, try_tls};
 use clap::Args;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -150,14 +150,20 @@ impl ConnectionArgs {
         self.access.place.tls_ca.as_deref().map(read_pem).transpose()
     }
 
-    /// Fails if TLS with the server will not come about however often it is tried.
+    /// Fails if TLS with the server will not come about however often it is tried, or is what it speaks and its URL does
+    /// not.
     pub(crate) fn check_trust(&self) -> Result<(), Failure> {
         let Ok(uri) = self.url().parse::<Uri>() else { return Ok(()) };
-        let (Some("https" | "wss"), Some(host)) = (uri.scheme_str(), uri.host()) else { return Ok(()) };
+        let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Ok(()) };
         let host = host.trim_matches(['[', ']']);
-        let unreadable = |error: std::io::Error| Failure::Usage(format!("the certificates: {error}"));
-        let tls = self.roots_pem()?.map(|pem| trusting(&pem)).transpose().map_err(unreadable)?;
-        match try_tls(host, uri.port_u16().unwrap_or(443), tls, GREETING_TIMEOUT) {
+        let why = if matches!(scheme, "https" | "wss") {
+            let unreadable = |error: std::io::Error| Failure::Usage(format!("the certificates: {error}"));
+            let tls = self.roots_pem()?.map(|pem| trusting(&pem)).transpose().map_err(unreadable)?;
+            try_tls(host, uri.port_u16().unwrap_or(443), tls, GREETING_TIMEOUT)
+        } else {
+            try_plain(host, uri.port_u16().unwrap_or(80), GREETING_TIMEOUT)
+        };
+        match why {
             Some(why) => Err(Failure::untrusted(self.url(), why)),
             None => Ok(()),
         }
@@ -196,11 +202,12 @@ pub(crate) fn unreachable(url: &str, error: &ureq::Error) -> Failure {
     }
 }
 
-/// Why TLS with a server will not come about, if that is what an error tells of.
+/// Why TLS with a server will not come about, or nothing but TLS, if that is what an error tells of.
 pub(crate) fn refusal(error: &ureq::Error) -> Option<&'static str> {
     match error {
         ureq::Error::Io(error) => tls_refusal(error),
         ureq::Error::Rustls(error) => tls_refusal(error),
+        ureq::Error::Protocol(error) => plain_refusal(error),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! `alluvium jetstream serve` and a network in this process.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdout};
 
@@ -10,7 +10,7 @@ use alluvium_jetstream_simulator::{Act, Config, Flaw, Mix, Operation, Simulator}
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Cli, call, open};
+use crate::support::{Cli, call, open, signal};
 
 /// Far more often than it has to be asked whether a few events are there.
 const ASKED_MAX: usize = 50_000;
@@ -227,6 +227,17 @@ fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
     let told = dir(other.path()).fails_with(65);
     assert!(told.contains(&format!("`{}` is not empty and not the data", other.path().display())), "{told}");
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing was made in it");
+    // A folder that only has the name of one of its own.
+    for part in ["segments", "meta"] {
+        let other = TempDir::new().unwrap();
+        let part = other.path().join(part);
+        std::fs::create_dir(&part).unwrap();
+        std::fs::write(part.join("note"), "x").unwrap();
+        let told = dir(other.path()).fails_with(65);
+        assert!(told.contains(&format!("`{}` is not empty and has nothing", part.display())), "{told}");
+        let left = [other.path(), &part].map(|dir| std::fs::read_dir(dir).unwrap().count());
+        assert_eq!(left, [1, 1], "nothing was made in it");
+    }
     // Of another version.
     let path = path.to_owned();
     let mut server = server;
@@ -238,6 +249,27 @@ fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
     std::fs::write(&version, bytes).unwrap();
     let told = dir(&path).fails_with(65);
     assert!(told.contains(&*path.to_string_lossy()) && told.contains("of another version"), "{told}");
+}
+
+/// What is in the log is of this program: libraries tell what went wrong and no more.
+#[test]
+fn a_signal_ends_it_in_order_and_the_log_says_so() {
+    for (name, told) in [("TERM", "SIGTERM"), ("INT", "SIGINT")] {
+        let mut server = Server::start("--relay ws://127.0.0.1:9", &[]);
+        server.status();
+        signal(&server.running.0, name);
+        let mut stderr = String::new();
+        server.running.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(server.running.0.wait().unwrap().code(), Some(0), "{stderr}");
+        let at = |text: &str| stderr.find(text).unwrap_or_else(|| panic!("no {text:?} in {stderr}"));
+        let said = format!("stopping signal=\"{told}\" connections=");
+        assert!(at(&said) < at(" stopped\n"), "{stderr}");
+        assert!(stderr.ends_with(" stopped\n"), "{stderr}");
+        assert!(
+            !["fjall", "lsm_tree"].iter().any(|library| stderr.contains(&format!(" {library}"))),
+            "{stderr}"
+        );
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod buckets;
 mod configuration;
 mod contract;
+mod event_source;
 mod fan_out;
 mod feeds;
 mod inspect;

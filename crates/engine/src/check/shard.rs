@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use alluvium_env::{Disk, Env, Finding, FindingKind};
+use alluvium_env::{Disk, Env, Finding};
 use alluvium_journal::{
     self as journal, CheckpointError, CheckpointReader, Damage, IoFault, JournalError, Manifest,
-    ManifestError, Mutation, ReplayError, Segments, Shape, StreamId, Table, TableError, body_table,
-    body_table_number, checkpoint_name, segment_name, segment_number, spare_number, table_name,
+    ManifestError, Mutation, ReplayError, Segments, Shape, ShardFile, StreamId, Table, TableError,
+    body_table, checkpoint_name, segment_name, segment_number, spare_number, table_name,
 };
 
 use crate::check::{Checked, inconsistent};
@@ -54,19 +54,19 @@ impl<'a> ShardCheck<'a> {
     }
 
     /// Reads everything, in the order of a start.
-    pub(super) fn read(mut self, segment_bytes: u32) -> Found {
+    pub(super) fn read(mut self, shape: Shape) -> Found {
         let mut streams = HashMap::new();
         if let Some(manifest) = self.manifest() {
             let mut tables: Vec<HeldTable> = Vec::with_capacity(manifest.tables.len());
             for number in &manifest.tables {
-                let table = self.table(*number);
+                let table = self.table(*number, shape);
                 tables.extend(table.map(|table| HeldTable { table, live_bytes: 0 }));
             }
             if let Some(number) = manifest.checkpoint {
-                self.checkpoint(&manifest, number, &mut tables, &mut streams);
+                self.checkpoint((&manifest, shape), number, &mut tables, &mut streams);
             }
-            let bodies = self.journal(&manifest, segment_bytes, &mut streams);
-            let recorded = self.bodies(&bodies, &mut streams);
+            let bodies = self.journal(&manifest, shape, &mut streams);
+            let recorded = self.bodies(&bodies, shape, &mut streams);
             self.leftovers(&manifest, &recorded);
         }
         Found { dir: self.dir, streams, is_whole: self.is_whole }
@@ -106,7 +106,7 @@ impl<'a> ShardCheck<'a> {
     }
 
     /// Opens a table and reads all of it; `None` when it can't be opened.
-    fn table(&mut self, number: u64) -> Option<Arc<Table>> {
+    fn table(&mut self, number: u64, shape: Shape) -> Option<Arc<Table>> {
         let table = match Table::open(self.disk(), &self.dir.join(table_name(number))) {
             Ok(table) => table,
             Err(error) => {
@@ -115,6 +115,11 @@ impl<'a> ShardCheck<'a> {
                 return None;
             }
         };
+        if let Err(damage) = table.check_directory(shape.directory) {
+            self.fault(damage);
+            self.unreadable.insert(number);
+            return None;
+        }
         self.checked.tables += 1;
         for block in 0..table.blocks().len() {
             self.checked.blocks += 1;
@@ -148,7 +153,7 @@ impl<'a> ShardCheck<'a> {
 
     fn checkpoint(
         &mut self,
-        manifest: &Manifest,
+        (manifest, shape): (&Manifest, Shape),
         number: u64,
         tables: &mut [HeldTable],
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
@@ -158,6 +163,9 @@ impl<'a> ShardCheck<'a> {
             Ok(reader) => reader,
             Err(error) => return self.checkpoint_fault(error),
         };
+        if let Err(damage) = reader.check_directory(shape.directory) {
+            return self.fault(damage);
+        }
         for entry in &mut reader {
             let rebuilt = match entry {
                 Ok(entry) => Rebuilt::from_entry(entry),
@@ -207,11 +215,10 @@ impl<'a> ShardCheck<'a> {
     fn journal(
         &mut self,
         manifest: &Manifest,
-        segment_bytes: u32,
+        shape: Shape,
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     ) -> Vec<StreamId> {
         let mut bodies = Vec::new();
-        let shape = Shape { segment_bytes, shard: Some(self.index) };
         let segments = match Segments::look(self.env, &self.dir, shape, manifest.first_segment) {
             Ok(segments) => segments,
             Err(error) => {
@@ -286,6 +293,7 @@ impl<'a> ShardCheck<'a> {
     fn bodies(
         &mut self,
         bodies: &[StreamId],
+        shape: Shape,
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     ) -> HashSet<u64> {
         for id in bodies {
@@ -293,7 +301,7 @@ impl<'a> ShardCheck<'a> {
                 continue;
             };
             let tail = pair_of(rebuilt.state.tail);
-            let Some(table) = self.table(body_table(*id)) else { continue };
+            let Some(table) = self.table(body_table(*id), shape) else { continue };
             match whole_body(&table, *id, tail) {
                 Some(extent) => extents.tables.push(TableRun::new(table, &extent)),
                 None => self.inconsistent(&Inconsistent::Extent(id.0)),
@@ -316,10 +324,13 @@ impl<'a> ShardCheck<'a> {
         for name in names {
             let is_segment = segment_number(&name).is_some_and(|number| number >= manifest.first_segment);
             if !is_segment && spare_number(&name).is_none() && !wanted.contains(&name) {
+                let file = self.dir.join(&name);
                 // What a start removes, or makes a spare of, is what one of ours has left.
-                let is_ours = is_left_by_a_crash(&name);
-                let kind = if is_ours { FindingKind::Crash } else { FindingKind::Stray };
-                (self.report)(Finding::new(&self.dir.join(name), None, "nothing refers to it", kind));
+                (self.report)(if is_left_by_a_crash(&name) {
+                    Finding::of_a_crash(&file, None, "nothing refers to it")
+                } else {
+                    Finding::stray(&file)
+                });
             }
         }
     }
@@ -327,7 +338,6 @@ impl<'a> ShardCheck<'a> {
 
 /// Whether a start puts a file of this name in order that nothing refers to.
 fn is_left_by_a_crash(name: &str) -> bool {
-    let is_removed = name.starts_with("table-") || name.starts_with("checkpoint-");
     let is_replacement = name.strip_suffix(".tmp") == Some(journal::manifest::MANIFEST_NAME);
-    is_removed || is_replacement || segment_number(name).is_some() || body_table_number(name).is_some()
+    is_replacement || ShardFile::of(name).is_some()
 }

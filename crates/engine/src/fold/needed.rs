@@ -9,13 +9,14 @@ use std::sync::Arc;
 use alluvium_journal::{StreamId, TableExtent};
 
 use crate::engine::Inner;
+use crate::extent::{Extents, TableRun};
 use crate::shard::{HeldTable, Shard};
 use crate::stream::Stream;
 
 /// For streams of one shard, which ranges of their own bytes somebody needs. Streams that are not named are needed
 /// whole.
 #[derive(Debug, Default)]
-pub(super) struct Needed {
+pub(crate) struct Needed {
     ranges: HashMap<StreamId, Ranges>,
 }
 
@@ -27,7 +28,7 @@ impl Inner {
     ///
     /// Floors are read first and forks looked for after. A fork that is being made meanwhile has either a pin that is
     /// seen, or is seen itself, or was prepared after the floor was read and reaches no further down than that.
-    pub(super) fn needed(&self, shard: &Shard) -> Needed {
+    pub(crate) fn needed(&self, shard: &Shard) -> Needed {
         let floors = |shard: &Shard| -> HashMap<StreamId, u64> {
             let streams = shard.all_streams();
             let from = |stream: &Arc<Stream>| (stream.id, needed_by_itself(stream));
@@ -88,6 +89,18 @@ impl Needed {
             let first = ranges.partition_point(|(_, needed_end)| *needed_end <= start);
             ranges.get(first).is_none_or(|(needed_start, _)| *needed_start >= end)
         })
+    }
+
+    /// How many bytes of what a stream has in files nobody needs, in whole blocks and records.
+    pub(crate) fn bytes_over(&self, stream: StreamId, extents: &Extents) -> u64 {
+        if !self.ranges.contains_key(&stream) {
+            return 0;
+        }
+        let blocks = extents.tables.iter().flat_map(TableRun::blocks);
+        let spans = blocks.map(|block| (block.start.1, block.end_position()));
+        let records = extents.journal.iter().map(|record| (record.start.position, record.end_position()));
+        let over = spans.chain(records).filter(|(start, end)| self.is_over(stream, *start, *end));
+        over.map(|(start, end)| end - start).sum()
     }
 
     /// What is left of an extent without the blocks that nobody needs. Its table is one of `tables`, ascending.

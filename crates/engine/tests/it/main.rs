@@ -11,6 +11,7 @@ mod damage;
 mod folding;
 mod forks;
 mod full_disk;
+mod identity;
 mod lifetime;
 mod lost;
 mod many;

@@ -4,6 +4,7 @@ use alluvium_engine::{
     CreateError, CreateRequest, FoldError, Overlong, PublishError, ReadError, RetentionRule, TrimCause,
     TrimError, TrimHold, TrimTo, Trimmed,
 };
+use alluvium_env::{Disk as _, OpenMode};
 use alluvium_protocol::{
     BucketId, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, PublishRejection, StreamPath,
 };
@@ -347,4 +348,113 @@ async fn a_stream_that_is_gone_is_not_trimmed() {
     assert!(matches!(refused, Err(TrimError::Lookup(_))), "{refused:?}");
     assert_eq!(world.floor(&stream), Offset::ZERO, "one that came after is another");
     assert!(world.engine.overlong_at(&path("none"), TrimTo::Bytes(1)).is_err());
+}
+
+impl World {
+    /// Bytes of all tables.
+    fn table_bytes(&self) -> u64 {
+        let files = self.disk.files().into_iter().filter(|path| path.to_string_lossy().contains("/table-"));
+        files.map(|path| self.disk.open(&path, OpenMode::Read).unwrap().len().unwrap()).sum()
+    }
+
+    /// What the maintenance threads do while nobody writes.
+    fn idle(&self) {
+        for _ in 0..3 {
+            for shard in 0..self.engine.shards() {
+                self.engine.step_maintenance(shard);
+            }
+            self.commit();
+        }
+    }
+}
+
+/// Two streams in different shards of two: the function that says which is part of the format.
+const APART: (&str, &str) = ("a", "events/2024/x");
+
+#[derive(Clone, Copy, Debug)]
+enum LetGo {
+    Delete,
+    Trim,
+    Publish,
+}
+
+#[tokio::test]
+async fn space_that_a_fork_alone_held_comes_back_when_it_lets_go_though_nobody_writes() {
+    for how in [LetGo::Delete, LetGo::Trim, LetGo::Publish] {
+        for restarts in [false, true] {
+            let mut world = World::new();
+            let (source, fork) = (path(APART.0), path(APART.1));
+            world.create(APART.0, Lifetime::Forever).await;
+            let ends = world.grow_by(&source, 40, 50_000).await;
+            world.fold_all().unwrap();
+            world.fork(&fork, &source, *ends.last().unwrap()).await.unwrap();
+            world.trim_to(&source, TrimTo::Bytes(50_000)).await.unwrap();
+            world.fold_all().unwrap();
+            world.idle();
+            let held = world.table_bytes();
+            assert!(held > 1_900_000, "{how:?}: the fork holds it: {held}");
+            match how {
+                LetGo::Delete => world.run(world.engine.delete(&fork)).await.unwrap(),
+                LetGo::Trim => drop(world.trim_to(&fork, TrimTo::Bytes(50_000)).await.unwrap()),
+                LetGo::Publish => {
+                    let tail = *ends.last().unwrap();
+                    world.publish(&fork, tail, false).await.map(drop).unwrap();
+                }
+            }
+            if restarts {
+                world.restart();
+            }
+            world.idle();
+            let left = world.table_bytes();
+            assert!(left < 400_000, "{how:?}, restarts {restarts}: {left} of {held}");
+            let kept = world.content(&source, world.floor(&source));
+            assert_eq!(kept.len(), 50_000, "{how:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_with_garbage_folds_it_and_one_without_folds_nothing() {
+    let mut world = World::new();
+    let (source, fork) = (path(APART.0), path(APART.1));
+    world.create(APART.0, Lifetime::Forever).await;
+    let ends = world.grow_by(&source, 40, 50_000).await;
+    world.fork(&fork, &source, *ends.last().unwrap()).await.unwrap();
+    world.trim_to(&source, TrimTo::Bytes(50_000)).await.unwrap();
+    world.fold_all().unwrap();
+    world.idle();
+    let folds = |world: &World| world.engine.counted().folds;
+    for _ in 0..2 {
+        world.restart();
+        world.idle();
+        assert_eq!(folds(&world), 0, "a fork holds what its source has given up");
+    }
+    world.run(world.engine.delete(&fork)).await.unwrap();
+    world.restart();
+    world.idle();
+    assert!(folds(&world) > 0);
+    world.restart();
+    world.idle();
+    assert_eq!(folds(&world), 0, "all of it has gone");
+}
+
+#[tokio::test]
+async fn a_chain_of_forks_that_goes_at_once_gives_back_what_any_of_them_held() {
+    let world = World::new();
+    let (source, last) = (path(APART.0), path(APART.1));
+    world.create(APART.0, Lifetime::Forever).await;
+    let ends = world.grow_by(&source, 40, 50_000).await;
+    let middle = path("middle");
+    world.fork(&middle, &source, *ends.last().unwrap()).await.unwrap();
+    world.fork(&last, &middle, ends[1]).await.unwrap();
+    world.trim_to(&source, TrimTo::Bytes(50_000)).await.unwrap();
+    world.run(world.engine.delete(&middle)).await.unwrap();
+    world.fold_all().unwrap();
+    world.idle();
+    let held = world.table_bytes();
+    assert!(held > 1_900_000, "the deleted one is kept whole for its fork: {held}");
+    world.run(world.engine.delete(&last)).await.unwrap();
+    world.idle();
+    let left = world.table_bytes();
+    assert!(left < 400_000, "{left} of {held}");
 }

@@ -42,7 +42,12 @@ pub(crate) fn run(scale: &Scale) {
     plain(scale);
 }
 
-fn one_after_the_other(scale: &Scale, service: &std::sync::Arc<alluvium_feeds::Service>, base: u64, log: &str) {
+fn one_after_the_other(
+    scale: &Scale,
+    service: &std::sync::Arc<alluvium_feeds::Service>,
+    base: u64,
+    log: &str,
+) {
     let (median, worst) = crate::timed(SINGLE, |number| {
         append(service, vec![block(scale, number % scale.feeds, base + number)]);
     });

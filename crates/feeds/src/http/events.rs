@@ -11,6 +11,7 @@ use alluvium_feed_protocol::{
     Check, Encoding, Id, QueryRequest, QueryResponse, Request as Message, Response as Answer, Token,
 };
 use alluvium_http::{Body, BodyError, Feed, Response};
+use alluvium_protocol::header::LAST_EVENT_ID;
 use alluvium_protocol::path::percent_decode;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
@@ -19,9 +20,6 @@ use super::refusal::Refusal;
 use super::stream::HEARTBEAT;
 use super::{Request, State};
 use crate::principal::Principal;
-
-/// What a browser comes again with.
-const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Where a reader is, and in which history.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -48,6 +46,7 @@ pub(super) async fn handle(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::VARY, HeaderValue::from_static("Last-Event-ID"));
     Ok(response)
 }
 

@@ -4,6 +4,9 @@
 //! [`offset`](super::offset) is made of is told there; `-1` is the start and `now` the end. The stream is not closed and
 //! cannot be written to.
 //!
+//! The first event of each page has the offset after the page as its `id`, and a browser's `EventSource` that comes back
+//! with it (`Last-Event-ID`) goes on there, whatever `offset` its URL has.
+//!
 //! An offset that the space's history does not have, because the server was wiped or set back, is answered `410 Gone`, and
 //! so is one after which blocks of the feed were removed: what the protocol has for what is not kept any more. The reader
 //! begins again at `-1`. A reader that is there when that happens gets the same answer to its long-poll, and has its event
@@ -15,8 +18,10 @@ use std::time::Duration;
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{Block, Encoding, Id, QueryRequest, QueryResponse};
 use alluvium_http::{Body, BodyError, Feed, Response};
+use alluvium_protocol::header::LAST_EVENT_ID;
+use alluvium_protocol::sse::set_id;
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::offset::{From, Place};
 use super::refusal::Refusal;
@@ -54,7 +59,7 @@ pub(super) async fn handle(
     feed: Id,
     request: &Request,
 ) -> Result<Response, Refusal> {
-    let (from, live) = parse(request.uri().query().unwrap_or_default())?;
+    let (from, live) = parse(request.uri().query().unwrap_or_default(), request.headers())?;
     let reader = Reader { state: Arc::clone(state), principal, space, feed };
     if *request.method() == Method::HEAD {
         return Ok(respond(StatusCode::OK, &reader.end().await?, true, Body::empty()));
@@ -127,6 +132,7 @@ impl Reader {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::VARY, HeaderValue::from_static("Last-Event-ID"));
         Ok(response)
     }
 
@@ -181,25 +187,31 @@ fn array(blocks: &[Block]) -> Bytes {
     Encoding::Json.encode(&blocks).unwrap_or_default().into()
 }
 
-/// A page as a data event, if there is data, and a control event.
+/// A page as a data event, if there is data, and a control event. The first of them has the `id`, so that who is cut off
+/// between the two does not get the blocks again.
 fn events(page: &QueryResponse) -> Bytes {
+    let next = Place::after(page).to_text();
     let mut text = Vec::new();
     if !page.blocks.is_empty() {
         text.extend_from_slice(b"event: data\ndata:");
         text.extend_from_slice(&array(&page.blocks));
         text.extend_from_slice(b"\n\n");
+        set_id(&mut text, next.as_bytes());
     }
     let control = serde_json::json!({
-        "streamNextOffset": Place::after(page).to_text(),
+        "streamNextOffset": next,
         "streamCursor": page.next_cursor.to_string(),
         "upToDate": !page.has_more,
     });
     text.extend_from_slice(format!("event: control\ndata:{control}\n\n").as_bytes());
+    if page.blocks.is_empty() {
+        set_id(&mut text, next.as_bytes());
+    }
     text.into()
 }
 
-/// The offset and the mode that a query string asks for. Other parameters are passed over.
-fn parse(query: &str) -> Result<(From, Live), Refusal> {
+/// The offset and the mode that a request asks for. Other parameters are passed over.
+fn parse(query: &str, headers: &HeaderMap) -> Result<(From, Live), Refusal> {
     let (mut from, mut live) = (None, Live::No);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -216,10 +228,21 @@ fn parse(query: &str) -> Result<(From, Live), Refusal> {
             _ => {}
         }
     }
+    let seen = if live == Live::Sse { last_seen(headers)? } else { None };
     match (from, live) {
-        (Some(from), live) => Ok((from, live)),
+        (Some(from), live) => Ok((seen.unwrap_or(from), live)),
         (None, Live::No) => Ok((From::After(Place::default()), Live::No)),
         (None, _) => Err(Refusal::Query),
+    }
+}
+
+/// Where a browser goes on that comes back with the URL it began with.
+fn last_seen(headers: &HeaderMap) -> Result<Option<From>, Refusal> {
+    let mut ids = headers.get_all(LAST_EVENT_ID).iter();
+    match (ids.next(), ids.next()) {
+        (None, _) => Ok(None),
+        (Some(id), None) => id.to_str().ok().and_then(From::parse).map(Some).ok_or(Refusal::Query),
+        (_, Some(_)) => Err(Refusal::Query),
     }
 }
 
@@ -227,11 +250,31 @@ fn parse(query: &str) -> Result<(From, Live), Refusal> {
 mod tests {
     use super::*;
 
+    fn parse(query: &str) -> Result<(From, Live), Refusal> {
+        super::parse(query, &HeaderMap::new())
+    }
+
     #[test]
     fn a_live_read_needs_an_offset() {
         assert_eq!(parse("").unwrap(), (From::After(Place::default()), Live::No));
         assert_eq!(parse("offset=now&live=sse&cursor=7").unwrap(), (From::Now, Live::Sse));
         assert!(parse("live=sse").is_err() && parse("offset=-1&live=maybe").is_err());
         assert!(parse("offset=-1&offset=-1").is_err());
+    }
+
+    #[test]
+    fn what_was_seen_last_goes_before_the_offset_of_the_url_for_events_alone() {
+        let id = "0000000000000007_0000000000000000";
+        let seen = |query, ids: &[&'static str]| {
+            let ids = ids.iter().map(|id| (LAST_EVENT_ID.parse().unwrap(), HeaderValue::from_static(id)));
+            super::parse(query, &ids.collect()).map(|(from, _)| from)
+        };
+        assert_eq!(seen("offset=-1&live=sse", &[id]).unwrap(), From::parse(id).unwrap());
+        for ids in [&["x"][..], &[""], &[id, id]] {
+            assert!(seen("offset=-1&live=sse", ids).is_err(), "{ids:?}");
+        }
+        for query in ["offset=now", "offset=now&live=long-poll"] {
+            assert_eq!(seen(query, &[id]).unwrap(), From::Now);
+        }
     }
 }

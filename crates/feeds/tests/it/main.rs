@@ -4,6 +4,7 @@
 
 mod append;
 mod behaviours;
+mod bits;
 mod damage;
 mod events;
 mod exchanges;

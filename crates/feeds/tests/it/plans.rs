@@ -31,7 +31,8 @@ fn no_statement_scans_the_blocks() {
     let connection = Connection::open(folder.join("space.sqlite")).unwrap();
     let others = OTHERS.iter().map(|statement| (*statement).to_owned());
     let numbers = [feeds::NUMBERS, feeds::NAMED].map(str::to_owned);
-    for statement in page::statements().into_iter().chain(numbers).chain(others) {
+    let pruning = alluvium_feeds::PRUNE_STATEMENTS.map(str::to_owned);
+    for statement in page::statements().into_iter().chain(numbers).chain(pruning).chain(others) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
         let mut rows = explained.raw_query();
         let mut plan = Vec::new();

@@ -75,7 +75,10 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     let path = folder.path().join("f.sqlite");
     drop(Database::open(&path, Durability::Process).unwrap());
     let connection = Connection::open(&path).unwrap();
-    let older = "DROP INDEX subscriptions_owner; ALTER TABLE subscriptions DROP COLUMN address;
+    let older = "ALTER TABLE blocks DROP COLUMN rowCheck; ALTER TABLE blocks DROP COLUMN placeCheck;
+                 ALTER TABLE feeds DROP COLUMN nameCheck; ALTER TABLE feeds DROP COLUMN rowCheck;
+                 ALTER TABLE spaces DROP COLUMN rowCheck;
+                 DROP INDEX subscriptions_owner; ALTER TABLE subscriptions DROP COLUMN address;
                  ALTER TABLE subscriptions DROP COLUMN awaitedFeedIds;
                  ALTER TABLE subscriptions DROP COLUMN awaitedBytes;
                  DROP TABLE settings; DROP TABLE prunedChecks; DROP TABLE refusals; ALTER TABLE replication DROP COLUMN fromTime;
@@ -90,7 +93,7 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);
-        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4,5,6"]);
+        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4,5,6,7,8"]);
         assert!(strings(&connection, "SELECT CAST(position AS TEXT) FROM prunedChecks").is_empty());
         let tails = "SELECT spaceId || tailCursor || '/' || tailCheck FROM syncState ORDER BY spaceId";
         assert_eq!(strings(&connection, tails), ["ahead4/44", "behind3/33"]);

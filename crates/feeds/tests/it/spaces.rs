@@ -4,14 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use alluvium_feed_protocol::{
-    AppendRequest, ErrorCode, Hello, ListFeedsRequest, QueryRequest, Request, RequestId, Response,
-    SubscribeRequest, UnsubscribeRequest,
+    AppendRequest, Block, Data, Encoding, ErrorCode, Hello, Limits, ListFeedsRequest, QueryRequest, Request,
+    RequestId, Response, SubscribeRequest, Token, UnsubscribeRequest,
 };
 use alluvium_feed_store::Durability;
-use alluvium_feeds::{Listener, Options, Principal};
+use alluvium_feeds::http::SurfaceOptions;
+use alluvium_feeds::{Listener, OpenGate, Options, Principal};
 
 use crate::http::Site;
-use crate::support::{Authority, append, block, id};
+use crate::sockets::Talk;
+use crate::support::{Authority, append, block, id, namespace};
 
 /// What lies in the folder of spaces.
 fn entries(folder: &Path) -> usize {
@@ -223,4 +225,87 @@ fn where_spaces_are_not_made_on_demand_an_unknown_one_is_said_to_be_so() {
     });
     authority.refused(Request::Append(one()), ErrorCode::SpaceNotFound);
     authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceNotFound);
+}
+
+/// Appends of every kind that are refused by a space that isn't there, or that bring nothing; and by whom.
+fn bringing_nothing() -> Vec<(&'static str, Principal, AppendRequest)> {
+    let anyone = Principal::anyone;
+    let bound = Principal { namespaces: Some(vec![namespace("mine")]), ..anyone() };
+    let other = AppendRequest { namespace: Some(namespace("other")), ..one() };
+    let mine = AppendRequest { namespace: Some(namespace("mine")), strict: Some(true), ..one() };
+    let conflict = append(vec![block("f", "a", 0, "x"), block("f", "a", 0, "y")]);
+    let elsewhere = AppendRequest { space_id: Some(id("elsewhere")), ..one() };
+    let token = Some(Token::from_random(7));
+    let unsigned = Block { signature: Some(Data::from(vec![0; 64])), ..block("f", "a", 0, "x") };
+    vec![
+        ("", anyone(), append(Vec::new())),
+        ("forbidden", Principal { may_append: false, ..anyone() }, one()),
+        ("forbidden", Principal { actors: Some(vec![id("b")]), ..anyone() }, one()),
+        ("forbidden", Principal { spaces: Some(vec!["mine".to_owned()]), ..anyone() }, one()),
+        ("forbidden", bound.clone(), one()),
+        ("forbidden", bound.clone(), other),
+        ("block_conflict", bound, AppendRequest { blocks: conflict.blocks.clone(), ..mine }),
+        ("block_conflict", anyone(), AppendRequest { strict: Some(true), ..conflict }),
+        ("server_reset", anyone(), AppendRequest { expected_server_token: token, ..one() }),
+        ("server_reset", anyone(), AppendRequest { expected_position: Some(1), ..one() }),
+        ("bad_request", anyone(), elsewhere),
+        ("bad_request", anyone(), append(vec![unsigned])),
+        ("bad_request", anyone(), append(vec![block("f", "a", 0, &"x".repeat(300_000))])),
+        ("too_large", anyone(), append((0..501).map(|n| block("f", "a", n, "x")).collect())),
+        ("limit_reached", anyone(), append((0..4).map(|n| block(&format!("f{n}"), "a", 0, "x")).collect())),
+        ("limit_reached", anyone(), append((0..5).map(|n| block("f", "a", n, "x")).collect())),
+    ]
+}
+
+fn strict() -> Options {
+    let limits = Limits { feeds_max: 3, feed_blocks_max: 4, ..Limits::default() };
+    Options { limits, durability: Durability::Process, ..Options::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_is_refused_or_brings_nothing_makes_no_space() {
+    let authority = Authority::with(strict());
+    let before = entries(authority.folder.path());
+    for (due, principal, request) in bringing_nothing() {
+        let service = authority.service();
+        let now = service.handle_blocking(&principal, &id("space"), Request::Append(request.clone()), None);
+        let queued = service.handle(&principal, &id("space"), Request::Append(request.clone()), None).await;
+        let together =
+            service.append_blocking(&principal, &id("space"), vec![request.clone(), request.clone()]);
+        for answer in [now, queued].iter().chain(&together) {
+            assert_eq!(code(answer), due, "{request:?}: {answer:?}");
+            if let Response::Append(answer) = answer {
+                assert_eq!((answer.positions.len(), answer.max_position), (0, 0));
+            }
+        }
+        assert_eq!(entries(authority.folder.path()), before, "{due}: {request:?}");
+    }
+    // What was tried is forgotten: all that is good goes, beside what is not.
+    let nothing = authority.append(append(Vec::new()));
+    let stale = AppendRequest { expected_position: Some(1), ..one() };
+    let batch = vec![stale, one(), append(Vec::new())];
+    let answers = authority.service().append_blocking(&Principal::anyone(), &id("space"), batch);
+    assert_eq!(answers.iter().map(code).collect::<Vec<_>>(), ["server_reset", "", ""]);
+    let page = authority.after(0);
+    assert_eq!((page.blocks.len(), page.max_position, page.server_token), (1, 1, nothing.server_token));
+    assert_eq!(entries(authority.folder.path()), before + 1);
+}
+
+#[test]
+fn no_door_makes_a_space_for_an_append_that_is_refused() {
+    let site = Site::over(Authority::with(strict()), Arc::new(OpenGate), SurfaceOptions::default());
+    let before = entries(site.authority.folder.path());
+    for (due, principal, request) in bringing_nothing() {
+        if principal != Principal::anyone() {
+            continue;
+        }
+        for encoding in [Encoding::Json, Encoding::Cbor] {
+            let answer = site.post("append", encoding, &encoding.encode(&request).unwrap());
+            assert_eq!(answer.status == 200, due.is_empty(), "{due}");
+            let mut talk = Talk::open(&site, "/feeds/v1/spaces/space/ws", encoding);
+            talk.send_json(&serde_json::to_value(Request::Append(request.clone())).unwrap());
+            assert_eq!(code(&talk.answer()), due);
+        }
+        assert_eq!(entries(site.authority.folder.path()), before, "{due}: {request:?}");
+    }
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use alluvium_feeds::OpenGate;
 use alluvium_feeds::http::SurfaceOptions;
@@ -155,6 +156,55 @@ fn a_reader_of_a_server_that_was_set_back_is_told_unless_its_place_is_still_ther
             // Another token is another history.
             assert_gone(&site, &kept, "under another token");
         }
+    }
+}
+
+/// A browser comes back with the URL that it began with and the `id` of the last event that its page has seen.
+#[test]
+fn a_browser_gets_each_block_once_wherever_it_was_cut_off() {
+    let options = SurfaceOptions { sse_cycle: Duration::ZERO, ..SurfaceOptions::default() };
+    let site = Site::over(Authority::new(), Arc::new(OpenGate), options);
+    let ask = |query: &str, ids: &[&str]| {
+        let ids: String = ids.iter().map(|id| format!("\r\nlast-event-id: {id}")).collect();
+        site.ask(&format!("GET {FEED}?{query} HTTP/1.1{ids}"), b"")
+    };
+    // Of each event: the blocks, and the `id` that it has or has kept.
+    let events = |ids: &[&str]| {
+        let answer = ask("offset=-1&live=sse", ids);
+        assert_eq!((answer.status, answer.header("vary")), (200, Some("Last-Event-ID")));
+        let (mut all, mut id) = (Vec::new(), String::new());
+        for event in String::from_utf8(answer.body).unwrap().split("\n\n") {
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+            id = field("id:").map_or(id, str::to_owned);
+            let Some(data) = field("data:") else { continue };
+            let data: serde_json::Value = serde_json::from_str(data).unwrap();
+            all.push((if data.is_array() { texts(&data) } else { Vec::new() }, id.clone()));
+        }
+        all
+    };
+    let nothing = events(&[]);
+    write(&site, 0, 2);
+    let before = events(&[]);
+    write(&site, 2, 3);
+    assert_eq!((nothing.len(), before.len(), &before[0].0), (1, 2, &vec![0, 1]));
+    assert_eq!(events(&[&nothing[0].1])[0].0, (0..5).collect::<Vec<_>>(), "after a control event alone");
+    for (at, (_, id)) in before.iter().enumerate() {
+        assert_eq!(events(&[id])[0].0, [2, 3, 4], "after event {at}");
+    }
+    assert_eq!(events(&[&end(&site)]), [(Vec::new(), end(&site))], "after everything");
+    // It goes before the offset of the URL, and is refused like it.
+    let (known, gone) = (end(&site), "00000000000000ff_0000000000000000");
+    for (query, ids, status) in [
+        (&*format!("offset={gone}&live=sse"), &[][..], 410),
+        (&format!("offset={gone}&live=sse"), &[&*known], 200),
+        ("offset=-1&live=sse", &[gone], 410),
+        ("offset=-1&live=sse", &["x"], 400),
+        ("offset=-1&live=sse", &[""], 400),
+        ("offset=-1&live=sse", &[&known, &known], 400),
+        ("offset=x&live=sse", &[&known], 400),
+        ("offset=-1", &["x"], 200),
+    ] {
+        assert_eq!(ask(query, ids).status, status, "{query} {ids:?}");
     }
 }
 

@@ -68,6 +68,12 @@ impl FjallStore {
         Ok(store)
     }
 
+    /// Whether a file or folder of this name is one of those that a database begins with.
+    pub fn has_made(name: &str) -> bool {
+        matches!(name, LOCK | "version" | "keyspaces")
+            || Path::new(name).extension().is_some_and(|extension| extension == "jnl")
+    }
+
     fn open_finished(dir: &Path) -> Result<Self, OpenError> {
         let database = Database::builder(dir).open().map_err(OpenError::of)?;
         let keyspace =

@@ -2,5 +2,6 @@
 
 mod faults;
 mod front;
+mod outages;
 mod reading;
 mod world;

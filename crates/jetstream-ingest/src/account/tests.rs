@@ -7,6 +7,7 @@ mod markers;
 mod refused;
 mod repairs;
 mod told;
+mod unverified;
 
 use std::sync::atomic::AtomicUsize;
 

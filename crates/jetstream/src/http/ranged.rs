@@ -196,7 +196,8 @@ fn parts(text: &str, len: u64) -> Option<Vec<Range<u64>>> {
     let part = |spec: &str| {
         let (first, last) = spec.split_once('-')?;
         Some(match (digits(first), digits(last)) {
-            (Some(first), Some(last)) if first <= last => first.min(len)..last.saturating_add(1).min(len),
+            (Some(_), Some(_)) if is_above(first, last) => return None,
+            (Some(first), Some(last)) => first.min(len)..last.saturating_add(1).min(len),
             (Some(first), None) if last.is_empty() => first.min(len)..len,
             (None, Some(count)) if first.is_empty() => len - count.min(len)..len,
             _ => return None,
@@ -209,6 +210,12 @@ fn parts(text: &str, len: u64) -> Option<Vec<Range<u64>>> {
 fn digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// Whether one number is greater than another, whatever their lengths.
+fn is_above(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|text| text.trim_start_matches('0'));
+    (one.len(), one) > (other.len(), other)
 }
 
 #[cfg(test)]
@@ -249,6 +256,11 @@ mod tests {
             ("bytes=5-99", Some("bytes 5-9/10")),
             ("bytes=0-18446744073709551615", Some("bytes 0-9/10")),
             ("bytes=3-2", None),
+            ("bytes=99999999999999999999999-99999999999999999999998", None),
+            ("bytes=18446744073709551617-18446744073709551616", None),
+            ("bytes=0099-98", None),
+            ("bytes=0001-2", Some("bytes 1-2/10")),
+            ("bytes=1-00000000000000000000000002", Some("bytes 1-2/10")),
             ("bytes=x-2", None),
             ("bytes=0-1,3-4", None),
             ("lines=0-1", None),
@@ -281,9 +293,15 @@ mod tests {
                 "{spec}"
             );
         }
-        for spec in
-            ["bytes=10-", "bytes=99-100", "bytes=-0", "bytes=10-11,-0", "bytes=99999999999999999999999-"]
-        {
+        for spec in [
+            "bytes=10-",
+            "bytes=99-100",
+            "bytes=-0",
+            "bytes=10-11,-0",
+            "bytes=99999999999999999999999-",
+            "bytes=99999999999999999999998-99999999999999999999999",
+            "bytes=99999999999999999999999-99999999999999999999999",
+        ] {
             assert!(matches!(ask(&[(header::RANGE, spec)]), Err(Refusal::Range(10))), "{spec}");
         }
         let twice = [(header::RANGE, "bytes=0-1"), (header::RANGE, "bytes=3-4")];

@@ -1,5 +1,6 @@
 //! The feed as a read-only durable stream: one JSON message for each event, in the form of `/subscribe-v2`, and the
-//! filters of `subscribeEvents` as further parameters. So a browser follows a network with a plain `EventSource`.
+//! filters of `subscribeEvents` as further parameters. So a browser follows a network with a plain `EventSource`, which
+//! comes back with the `id` of the last event (`Last-Event-ID`), an offset like the others, and goes on there.
 //!
 //! An offset is `<number of the last event>_0000000000000000`, sixteen hexadecimal digits each: what follows is after that
 //! event, whether it passed or not. `-1` is the first event that feeds give, `now` the end. Where feeds give nothing of
@@ -14,10 +15,10 @@ use alluvium_jetstream_archive::Reader;
 use alluvium_jetstream_wire::query::Query;
 use alluvium_jetstream_wire::request::events_filter;
 use alluvium_jetstream_wire::{Filter, Wire};
-use alluvium_protocol::sse::{Control, HEARTBEAT, control_event, data_event};
-use alluvium_protocol::{Offset, OffsetQuery, SseEncoding};
+use alluvium_protocol::sse::{Control, HEARTBEAT, control_event, data_event, set_id};
+use alluvium_protocol::{Offset, OffsetQuery, SseEncoding, header as names};
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tokio::time::Instant;
 
 use super::State;
@@ -76,6 +77,7 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
             .map_err(|_| Refusal::Invalid("offset is not one of this stream".to_owned()))?,
         (_, Some(_)) => return Err(Refusal::Invalid("offset is given twice".to_owned())),
     };
+    let offset = if live == Live::Sse { last_seen(request.headers())?.unwrap_or(offset) } else { offset };
     let next = state.archive.next_seq();
     if *request.method() == Method::HEAD {
         return Ok(respond(StatusCode::OK, next, true, Body::empty()));
@@ -91,6 +93,21 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
         Live::No => following.page().await.map(|page| following.whole(&page)),
         Live::LongPoll => following.long_poll().await,
         Live::Sse => following.events().await,
+    }
+}
+
+/// Where a browser goes on that comes back with the URL it began with.
+fn last_seen(headers: &HeaderMap) -> Result<Option<OffsetQuery>, Refusal> {
+    let mut ids = headers.get_all(names::LAST_EVENT_ID).iter();
+    match (ids.next(), ids.next()) {
+        (None, _) => Ok(None),
+        (Some(id), None) => id
+            .to_str()
+            .ok()
+            .and_then(|id| OffsetQuery::parse(Some(id)).ok())
+            .map(Some)
+            .ok_or_else(|| Refusal::Invalid("Last-Event-ID is not an offset of this stream".to_owned())),
+        (_, Some(_)) => Err(Refusal::Invalid("Last-Event-ID is given twice".to_owned())),
     }
 }
 
@@ -207,6 +224,7 @@ impl Following {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::VARY, HeaderValue::from_static("Last-Event-ID"));
         Ok(response)
     }
 
@@ -238,13 +256,16 @@ impl Following {
         }
     }
 
-    /// A data event, if there are messages, and a control event.
+    /// A data event, if there are messages, and a control event. The first of them has the `id`, so that who is cut off
+    /// between the two does not get the messages again.
     fn event(&self, page: &Page) -> Bytes {
         let mut out = Vec::with_capacity(page.messages.len() + 256);
+        let next = self.reader.position();
+        let id = offset_before(next).to_token();
         if !page.messages.is_empty() {
             data_event(&mut out, SseEncoding::Text, &array(&page.messages));
+            set_id(&mut out, &id);
         }
-        let next = self.reader.position();
         let control = Control {
             next_offset: offset_before(next),
             cursor: Some(next),
@@ -253,6 +274,9 @@ impl Following {
             incarnation: None,
         };
         control_event(&mut out, &control);
+        if page.messages.is_empty() {
+            set_id(&mut out, &id);
+        }
         out.into()
     }
 

@@ -79,11 +79,19 @@ async fn what_lies_ahead_is_what_comes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_lookback_cursors_are_passed_over() {
     let mut world = World::with(Options { lookback: Duration::ZERO, ..Options::default() });
-    world.add(records(5));
+    world.add(records(4));
+    world.seal();
+    world.add(records(1));
     let mut clients = Vec::new();
     for path in ["/subscribe", "/subscribe-v2", XRPC] {
-        clients.push(world.subscribe(&format!("{path}?cursor=1")).await);
+        let client = world.subscribe(&format!("{path}?cursor=1")).await;
+        // The first event that there is for it is the next one, which nobody has seen yet.
+        assert_eq!(client.0.headers["x-jetstream-floor-seq"], "6");
+        assert!(!client.0.headers.contains_key("x-jetstream-floor-time"));
+        clients.push(client);
     }
+    let status = world.get("/status", "").await.json();
+    assert_eq!((&status["floorSeq"], &status["floorTime"]), (&6.into(), &serde_json::Value::Null));
     world.add(records(1));
     for client in &mut clients {
         assert_eq!(client.seqs(1).await, [6]);

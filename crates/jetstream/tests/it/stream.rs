@@ -122,6 +122,60 @@ async fn events_follow_the_end_until_the_cycle_is_over() {
     assert_eq!((got, offset.as_str()), (vec![1, 2, 3], "0000000000000003_0000000000000000"));
 }
 
+/// The events of an answer that ended: each event's data, and the `id` that it has or has kept.
+fn events(text: &str) -> Vec<(String, String)> {
+    let (mut all, mut data, mut id) = (Vec::new(), String::new(), String::new());
+    for line in text.lines() {
+        match line.split_once(':') {
+            Some(("data", value)) => value.clone_into(&mut data),
+            Some(("id", value)) => value.clone_into(&mut id),
+            None if line.is_empty() && !data.is_empty() => all.push((std::mem::take(&mut data), id.clone())),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// A browser comes back with the URL that it began with and the `id` of the last event that its page has seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_gets_each_event_once_wherever_it_was_cut_off() {
+    let options =
+        Options { sse_cycle: Duration::ZERO, lookback: Duration::from_secs(40), ..Options::default() };
+    let mut world = World::with(options);
+    world.add(records(4));
+    let target = "/streams/events?offset=-1&live=sse";
+    let before = events(&world.get(target, "").await.text());
+    world.add(records(3));
+    // After the data, and after the control event that follows it.
+    for (at, (_, id)) in before.iter().enumerate() {
+        let answer = world.get(target, &format!("last-event-id: {id}\r\n")).await;
+        assert_eq!((answer.status, answer.header("vary")), (200, Some("last-event-id")));
+        let rest = events(&answer.text());
+        assert_eq!(seqs(&serde_json::from_str(&rest[0].0).expect("messages")), [5, 6, 7], "after event {at}");
+        assert_eq!(rest.last().expect("a control event").1, "0000000000000007_0000000000000000");
+    }
+    // What it says goes before an offset that is no longer kept, or none at all.
+    world.seal();
+    world.add(records(3));
+    world.seal();
+    world.clock.advance_ms(65_000);
+    let seen = "last-event-id: 0000000000000007_0000000000000000\r\n";
+    for (query, headers, status) in [
+        ("offset=0000000000000001_0000000000000000&live=sse", "", 410),
+        ("offset=0000000000000001_0000000000000000&live=sse", seen, 200),
+        ("offset=-1&live=sse", "last-event-id: 0000000000000001_0000000000000000\r\n", 410),
+        ("offset=-1&live=sse", "last-event-id: x\r\n", 400),
+        ("offset=-1&live=sse", "last-event-id:\r\n", 400),
+        ("offset=-1&live=sse", &format!("{seen}{seen}"), 400),
+        ("offset=x&live=sse", seen, 400),
+        ("live=sse", seen, 400),
+        ("offset=-1", "last-event-id: x\r\n", 200),
+    ] {
+        let answer = world.get(&format!("/streams/events?{query}"), headers).await;
+        assert_eq!(answer.status, status, "{query} {headers}: {}", answer.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn offsets_are_checked_and_old_ones_are_gone() {
     let mut world = World::with(Options { lookback: Duration::from_secs(40), ..Options::default() });

@@ -11,7 +11,9 @@ use crate::checkpoint::{
     FRAME_ENTRY, FRAME_PREFIX_BYTES,
 };
 use crate::codec::{Decoder, Malformed};
+use crate::error::Damage;
 use crate::format::FORMAT_VERSION;
+use crate::identity::DirectoryId;
 use crate::record::StreamId;
 use crate::sequential::SequentialReader;
 
@@ -21,6 +23,7 @@ use crate::sequential::SequentialReader;
 pub struct CheckpointReader {
     file: SequentialReader,
     number: u64,
+    directory: Option<DirectoryId>,
     entry_count: u64,
     last: Option<StreamId>,
     end: Option<CheckpointEnd>,
@@ -38,13 +41,18 @@ impl CheckpointReader {
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, CheckpointError> {
         let mut file = SequentialReader::open(disk, path)?;
         let header = file.take(CHECKPOINT_HEADER_BYTES)?.ok_or("the file is too short for a checkpoint");
-        let number = header.and_then(decode_header).map_err(|reason| file.damage(0, reason))?;
-        Ok(Self { file, number, entry_count: 0, last: None, end: None, done: false })
+        let (number, directory) = header.and_then(decode_header).map_err(|reason| file.damage(0, reason))?;
+        Ok(Self { file, number, directory, entry_count: 0, last: None, end: None, done: false })
     }
 
     /// The number of the checkpoint.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Refuses a checkpoint that says that it is of another data directory.
+    pub fn check_directory(&self, directory: Option<DirectoryId>) -> Result<(), Damage> {
+        DirectoryId::check(self.directory, directory).map_err(|reason| self.file.damage(0, reason))
     }
 
     /// What the end of the file says, once the iterator has returned `None`.
@@ -123,7 +131,7 @@ fn decode_payload(payload: &[u8]) -> Result<Frame, Malformed> {
     }
 }
 
-fn decode_header(bytes: &[u8]) -> Result<u64, &'static str> {
+fn decode_header(bytes: &[u8]) -> Result<(u64, Option<DirectoryId>), &'static str> {
     let (magic, mut rest) = bytes.split_at(8);
     let crc = rest.get_u32_le();
     if magic != CHECKPOINT_MAGIC || crc != crc32c::crc32c(rest) {
@@ -132,5 +140,5 @@ fn decode_header(bytes: &[u8]) -> Result<u64, &'static str> {
     if rest.get_u32_le() != FORMAT_VERSION {
         return Err("the checkpoint has another format version than the directory");
     }
-    Ok(rest.get_u64_le())
+    Ok((rest.get_u64_le(), DirectoryId::decode(rest.get_u64_le())))
 }

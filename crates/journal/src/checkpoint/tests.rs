@@ -65,7 +65,7 @@ fn arbitrary_entries() -> impl Strategy<Value = Vec<CheckpointEntry>> {
 }
 
 fn write(disk: &SimDisk, entries: &[CheckpointEntry]) -> u64 {
-    let mut writer = CheckpointWriter::create(disk, Path::new(PATH), 3).expect("a new checkpoint");
+    let mut writer = CheckpointWriter::create(disk, Path::new(PATH), 3, None).expect("a new checkpoint");
     for entry in entries {
         writer.push(entry).expect("an entry in order");
     }
@@ -136,7 +136,7 @@ proptest! {
 #[test]
 fn entries_out_of_order_or_with_content_are_refused() {
     let disk = SimDisk::new(1);
-    let mut writer = CheckpointWriter::create(&disk, Path::new(PATH), 3).expect("a new checkpoint");
+    let mut writer = CheckpointWriter::create(&disk, Path::new(PATH), 3, None).expect("a new checkpoint");
     let entries = two_entries();
     writer.push(&entries[1]).expect("an entry");
     assert!(matches!(writer.push(&entries[1]), Err(CheckpointError::Refused(_))));

@@ -11,6 +11,7 @@ use crate::checkpoint::{
     FRAME_ENTRY, FRAME_PREFIX_BYTES,
 };
 use crate::format::FORMAT_VERSION;
+use crate::identity::DirectoryId;
 use crate::record::StreamId;
 use crate::sequential::SequentialWriter;
 
@@ -25,10 +26,15 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Creates the file; the name must be free.
-    pub fn create(disk: &dyn Disk, path: &Path, number: u64) -> Result<Self, CheckpointError> {
+    /// Creates the file, of this data directory if that is known; the name must be free.
+    pub fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        number: u64,
+        directory: Option<DirectoryId>,
+    ) -> Result<Self, CheckpointError> {
         let mut out = SequentialWriter::create(disk, path)?;
-        out.write(&encode_header(number))?;
+        out.write(&encode_header(number, directory))?;
         Ok(Self { out, frame: BytesMut::new(), entry_count: 0, last: None })
     }
 
@@ -75,11 +81,12 @@ impl CheckpointWriter {
     }
 }
 
-fn encode_header(number: u64) -> [u8; CHECKPOINT_HEADER_BYTES] {
+fn encode_header(number: u64, directory: Option<DirectoryId>) -> [u8; CHECKPOINT_HEADER_BYTES] {
     let mut bytes = [0; CHECKPOINT_HEADER_BYTES];
     let mut rest = &mut bytes[12..];
     rest.put_u32_le(FORMAT_VERSION);
     rest.put_u64_le(number);
+    rest.put_u64_le(DirectoryId::encode(directory));
     let crc = crc32c::crc32c(&bytes[12..]);
     bytes[..8].copy_from_slice(&CHECKPOINT_MAGIC);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());

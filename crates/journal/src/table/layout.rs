@@ -3,6 +3,7 @@
 use bytes::{Buf, BufMut};
 
 use crate::format::FORMAT_VERSION;
+use crate::identity::DirectoryId;
 use crate::record::StreamId;
 use crate::table::BlockEntry;
 
@@ -29,22 +30,25 @@ fn unseal(bytes: &[u8], magic: [u8; 8]) -> Option<&[u8]> {
     matches.then_some(rest)
 }
 
-pub(super) fn encode_header(number: u64) -> [u8; TABLE_HEADER_BYTES] {
+pub(super) fn encode_header(number: u64, directory: Option<DirectoryId>) -> [u8; TABLE_HEADER_BYTES] {
     let mut bytes = [0; TABLE_HEADER_BYTES];
     let mut rest = &mut bytes[PREFIX_BYTES..];
     rest.put_u32_le(FORMAT_VERSION);
     rest.put_u64_le(number);
+    rest.put_u64_le(DirectoryId::encode(directory));
     seal(&mut bytes, HEADER_MAGIC);
     bytes
 }
 
-/// The number of the table.
-pub(super) fn decode_header(bytes: &[u8; TABLE_HEADER_BYTES]) -> Result<u64, &'static str> {
+/// The number of the table, and the directory that it is of.
+pub(super) fn decode_header(
+    bytes: &[u8; TABLE_HEADER_BYTES],
+) -> Result<(u64, Option<DirectoryId>), &'static str> {
     let mut rest = unseal(bytes, HEADER_MAGIC).ok_or("the table's header is invalid")?;
     if rest.get_u32_le() != FORMAT_VERSION {
         return Err("the table has another format version than the directory");
     }
-    Ok(rest.get_u64_le())
+    Ok((rest.get_u64_le(), DirectoryId::decode(rest.get_u64_le())))
 }
 
 /// What the end of a table says of the rest.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::codec::{Decoder, Malformed};
 use crate::error::{Damage, io_fault};
+use crate::identity::DirectoryId;
 use crate::record::StreamId;
 use crate::table::layout::{
     BLOCK_ENTRY_BYTES, Footer, TABLE_FOOTER_BYTES, TABLE_HEADER_BYTES, decode_header,
@@ -25,6 +26,7 @@ pub struct Table {
     file: Arc<dyn DiskFile>,
     file_bytes: u64,
     footer: Footer,
+    directory: Option<DirectoryId>,
     blocks: Vec<BlockEntry>,
     /// A bit for each block whose data was found whole since the table was opened, or was written by this process.
     verified: Box<[AtomicU64]>,
@@ -42,7 +44,7 @@ impl Table {
         }
         let mut header = [0; TABLE_HEADER_BYTES];
         file.read_exact_at(&mut header, 0).map_err(io_fault("read", path))?;
-        let number = decode_header(&header).map_err(|reason| damage(0, reason))?;
+        let (number, directory) = decode_header(&header).map_err(|reason| damage(0, reason))?;
 
         let footer_at = file_bytes - TABLE_FOOTER_BYTES as u64;
         let mut bytes = [0; TABLE_FOOTER_BYTES];
@@ -59,6 +61,7 @@ impl Table {
             file,
             file_bytes,
             footer,
+            directory,
             blocks: Vec::new(),
             verified: Box::default(),
             map: OnceLock::new(),
@@ -101,6 +104,11 @@ impl Table {
     /// The number of the table.
     pub fn number(&self) -> u64 {
         self.footer.number
+    }
+
+    /// Refuses a table that says that it is of another data directory.
+    pub fn check_directory(&self, directory: Option<DirectoryId>) -> Result<(), Damage> {
+        DirectoryId::check(self.directory, directory).map_err(|reason| self.damage(0, reason))
     }
 
     /// The index, in ascending order of stream and position.

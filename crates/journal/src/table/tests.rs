@@ -14,7 +14,7 @@ const PATH: &str = "/table";
 type Message = (Vec<u8>, bool);
 
 fn write(disk: &SimDisk, streams: &[(StreamId, RawOffset, Vec<Message>)]) -> TableSummary {
-    let mut writer = TableWriter::create(disk, Path::new(PATH), 7).expect("a new table");
+    let mut writer = TableWriter::create(disk, Path::new(PATH), 7, None).expect("a new table");
     for (stream, start, messages) in streams {
         let mut at = *start;
         // In two pushes, as from two records.
@@ -136,7 +136,7 @@ fn nothing_is_found_outside_of_the_blocks() {
 #[test]
 fn messages_out_of_order_are_refused() {
     let disk = SimDisk::new(1);
-    let mut writer = TableWriter::create(&disk, Path::new(PATH), 7).expect("a new table");
+    let mut writer = TableWriter::create(&disk, Path::new(PATH), 7, None).expect("a new table");
     writer.push_messages(StreamId(5), (0, 10), &[3], &[true], b"abc").expect("messages");
     for (stream, position, lengths) in [(4, 20, [3]), (5, 9, [3]), (5, 12, [3]), (5, 13, [4])] {
         let pushed = writer.push_messages(StreamId(stream), (1, position), &lengths, &[true], b"abc");

@@ -6,6 +6,7 @@ use alluvium_env::Disk;
 use bytes::{Bytes, BytesMut};
 
 use crate::codec::{len_u32, put_varint};
+use crate::identity::DirectoryId;
 use crate::record::{RawOffset, StreamId};
 use crate::sequential::SequentialWriter;
 use crate::table::layout::{Footer, encode_header};
@@ -38,10 +39,15 @@ struct OpenBlock {
 }
 
 impl TableWriter {
-    /// Creates the file; the name must be free.
-    pub fn create(disk: &dyn Disk, path: &Path, number: u64) -> Result<Self, TableError> {
+    /// Creates the file, of this data directory if that is known; the name must be free.
+    pub fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        number: u64,
+        directory: Option<DirectoryId>,
+    ) -> Result<Self, TableError> {
         let mut out = SequentialWriter::create(disk, path)?;
-        out.write(&encode_header(number))?;
+        out.write(&encode_header(number, directory))?;
         Ok(Self {
             number,
             out,

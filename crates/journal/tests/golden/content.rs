@@ -289,7 +289,7 @@ pub(crate) fn messages() -> Vec<(StreamId, (u64, u64), &'static str, bool)> {
 
 fn table() -> Vec<u8> {
     let (_, disk) = world();
-    let mut writer = TableWriter::create(&disk, Path::new("/table"), 5).expect("a new table");
+    let mut writer = TableWriter::create(&disk, Path::new("/table"), 5, None).expect("a new table");
     for (stream, start, message, ends_append) in messages() {
         let length = u32::try_from(message.len()).expect("a short message");
         writer.push_messages(stream, start, &[length], &[ends_append], message.as_bytes()).expect("in order");
@@ -408,7 +408,8 @@ pub(crate) const END: CheckpointEnd = CheckpointEnd { next_stream: 3, last_seq: 
 
 fn checkpoint(entries: &[CheckpointEntry]) -> Vec<u8> {
     let (_, disk) = world();
-    let mut writer = CheckpointWriter::create(&disk, Path::new("/checkpoint"), 6).expect("a new checkpoint");
+    let mut writer =
+        CheckpointWriter::create(&disk, Path::new("/checkpoint"), 6, None).expect("a new checkpoint");
     for entry in entries {
         writer.push(entry).expect("in order");
     }

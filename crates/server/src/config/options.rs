@@ -161,6 +161,10 @@ options! {
     /// Most spaces of feeds. Reading makes none, nor does subscribing; an append that would make one more is answered `409`
     /// (`spaces_full`).
     "feed-spaces-max" => feed_spaces_max: usize = alluvium_feeds::SPACES_MAX_DEFAULT;
+    /// Most spaces of feeds that are open at once, and as many again that aren't there and are asked for. The one that was unused for longest is closed
+    /// for another; where none is unused, a request for one more is answered `503` (`overloaded`). An open space takes up to 12 descriptors
+    /// and some MiB of memory.
+    "feed-open-spaces-max" => feed_open_spaces_max: usize = alluvium_feeds::OPEN_SPACES_MAX_DEFAULT;
     /// Most feeds of one space, and of one subscription. An append that would make one more is answered `409`
     /// (`limit_reached`).
     "feed-count-max" => feed_count_max: usize = feeds::FEEDS_MAX;

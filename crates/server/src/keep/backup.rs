@@ -4,7 +4,7 @@ use std::path::Path;
 
 use alluvium_env::{Disk, Env, Finding, FindingKind};
 use alluvium_feed_store::keep as sqlite;
-use alluvium_journal::{DataDirectory, Format};
+use alluvium_journal::{DataDirectory, Format, FormatError, ShardFile};
 
 use super::check::check;
 use super::files::{copy_sparse, discard, parent, put_in_place, sum, sync, walk, with_ending};
@@ -135,12 +135,18 @@ pub(super) fn copy_store(store: &Path, partial: &Path) -> Result<(), KeepFault> 
 }
 
 /// Copies the streams of a closed data directory, as a crash would leave them; the bytes that are linked. What can't be
-/// copied is told to `report`.
+/// copied is told to `report`. Files that are none of a shard's, by their names, stay where they are, and so does what
+/// a start makes anew: files in reserve, and replacements that were not finished.
 fn streams(env: &Env, dir: &Path, target: &Path, report: &mut dyn FnMut(Finding)) -> Result<u64, KeepFault> {
     let disk = env.disk.as_ref();
-    let (_lock, format) = DataDirectory::look(env, dir)?;
+    let (_lock, layout) = match DataDirectory::look(env, dir) {
+        Ok(looked) => looked,
+        // The check has told of it.
+        Err(FormatError::Damage(_) | FormatError::Foreign { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
     let mut linked = 0;
-    for shard in 0..format.shards {
+    for shard in 0..layout.shards {
         let (from, to) = (Format::shard_dir(dir, shard), Format::shard_dir(target, shard));
         disk.create_dir_all(&to).map_err(KeepFault::disk(&to))?;
         let names = match disk.list(&from) {
@@ -151,20 +157,18 @@ fn streams(env: &Env, dir: &Path, target: &Path, report: &mut dyn FnMut(Finding)
             }
         };
         for name in names {
-            let never_changes = ["table-", "body-", "checkpoint-"].iter().any(|kind| name.starts_with(kind));
-            // Files in reserve, and replacements that were not finished, are made anew.
-            if !name.starts_with("spare-") && !is_unfinished(&name) {
+            if let Some(kind) = ShardFile::of(&name).filter(|kind| *kind != ShardFile::Spare) {
+                let never_changes = matches!(kind, ShardFile::Folded | ShardFile::Body);
                 linked += copy_what_reads(disk, &from.join(&name), &to.join(&name), never_changes, report);
             }
         }
     }
-    format.write(disk, target).map_err(|fault| KeepFault::Disk { path: fault.file, source: fault.source })?;
+    // Where the mark is missing there is none to copy, and the check has told of it.
+    if let Ok(format) = layout.format {
+        let written = format.write(disk, target);
+        written.map_err(|fault| KeepFault::Disk { path: fault.file, source: fault.source })?;
+    }
     Ok(linked)
-}
-
-/// Whether a file is a replacement that was not finished.
-pub(super) fn is_unfinished(name: &str) -> bool {
-    name.strip_suffix(".tmp").is_some()
 }
 
 /// [`link_or_copy`] of a file that may be damaged: if it can't be copied it is left out, and `report` is told.

@@ -6,9 +6,11 @@ use std::path::Path;
 use alluvium_env::{Env, Finding, FindingKind};
 use alluvium_feed_store::StoreError;
 use alluvium_feed_store::keep as sqlite;
+use alluvium_journal::FormatError;
+use alluvium_journal::format::STREAMS_NAME;
 
 use super::files::{sum, walk};
-use super::folder::{Folder, tell_of_special, tell_of_strays};
+use super::folder::{Folder, tell_of_special, tell_of_strays, tell_of_strays_of_jetstream};
 use super::manifest::{MANIFEST_BYTES_MAX, MANIFEST_NAME, Manifest};
 use super::{DATA, FEEDS, KeepFault, STORE, jetstream};
 
@@ -90,6 +92,7 @@ pub(super) fn check_data(
     match Folder::of(disk, dir) {
         Ok(Folder::Jetstream) => {
             tell_of_special(dir, report);
+            tell_of_strays_of_jetstream(disk, dir, report)?;
             let checked = jetstream::check(env, dir, scratch, report)?;
             counts.extend([
                 ("segments", checked.segments),
@@ -126,7 +129,20 @@ fn check_streams(
     counts: &mut Counts,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepFault> {
-    let checked = alluvium_engine::check(env, dir, report)?;
+    let checked = match alluvium_engine::check(env, dir, report) {
+        Ok(checked) => checked,
+        // Not even how it is cut is known any more. What else there is can be looked at.
+        Err(FormatError::Damage(damage)) => {
+            report(damage.into());
+            return Ok(());
+        }
+        Err(FormatError::Foreign { dir }) => {
+            let what = "a start was cut off before there was anything in it";
+            report(Finding::of_a_crash(&dir.join(STREAMS_NAME), None, what));
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
     counts.extend([
         ("shards", checked.shards),
         ("streams", checked.streams),

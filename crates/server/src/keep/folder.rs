@@ -74,6 +74,20 @@ fn special(kind: fs::FileType) -> &'static str {
     }
 }
 
+/// Tells of what lies in the data directory of a Jetstream beside what is ours.
+pub(super) fn tell_of_strays_of_jetstream(
+    disk: &dyn Disk,
+    dir: &Path,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), KeepFault> {
+    for name in disk.list(dir).map_err(KeepFault::disk(dir))? {
+        if ![JETSTREAM.0, JETSTREAM.1].contains(&name.as_str()) {
+            report(Finding::stray(&dir.join(&name)));
+        }
+    }
+    Ok(())
+}
+
 /// Tells of what lies in the data directory of a server beside what is ours. `store` may lie there as well.
 pub(super) fn tell_of_strays(
     disk: &dyn Disk,

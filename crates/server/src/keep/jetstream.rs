@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use alluvium_env::{Disk, Env, Finding};
-use alluvium_jetstream_archive::{Archive, Checked, FjallStore, Store, StoreError};
+use alluvium_jetstream_archive::{Archive, Checked, FjallStore, PENDING_LOG, Store, StoreError};
 use alluvium_jss::SegmentIndex;
 
-use super::backup::{copy_what_reads, is_unfinished, link_or_copy};
+use super::backup::{copy_what_reads, link_or_copy};
 use super::files::walk;
 use super::{JETSTREAM, KeepFault};
 
@@ -29,8 +29,12 @@ pub(super) fn copy_closed(
     // The last one may still change.
     let last = names.iter().filter_map(|name| SegmentIndex::from_file_name(name)).max();
     let mut linked = 0;
-    for name in names.iter().filter(|name| *name != "LOCK" && !is_unfinished(name)) {
+    for name in &names {
         let index = SegmentIndex::from_file_name(name);
+        // What else lies there is none of the archive's.
+        if index.is_none() && name != PENDING_LOG {
+            continue;
+        }
         let never_changes = index.is_some() && index != last;
         linked += copy_what_reads(disk, &from.join(name), &to.join(name), never_changes, report);
     }

@@ -34,6 +34,7 @@ pub(crate) fn feeds(page: &mut Page, service: &Service, surface: &Surface) {
     page.whole(&f::FEED_OVER_SOFT_LIMIT, &[], counted.over_soft_limit);
     page.whole(&f::FEED_DAMAGED, &[], counted.damaged);
     page.whole(&f::FEED_PAGES, &[], counted.pages);
+    page.whole(&f::FEED_PRUNED, &[], counted.pruned);
     let standing = surface.standing();
     page.whole(&f::FEED_SOCKETS, &[], standing.sockets as u64);
     page.whole(&f::FEED_SOCKET_BYTES, &[], standing.socket_bytes as u64);

@@ -95,8 +95,9 @@ families! {
     FEED_DUPLICATES = counter "alluvium_feed_duplicates_total" [] "Blocks of appends that were there already.";
     FEED_CONFLICTS = counter "alluvium_feed_conflicts_total" [] "Blocks of appends whose name was taken by other bytes.";
     FEED_OVER_SOFT_LIMIT = counter "alluvium_feed_over_soft_limit_total" [] "Appends to a feed, or of a new feed to a space, that has more than `feed-blocks-warn` or `feed-count-warn`.";
-    FEED_DAMAGED = counter "alluvium_feed_damaged_total" [] "Looks into a space that came upon a block which does not match its hash, and were answered `read_failed`.";
+    FEED_DAMAGED = counter "alluvium_feed_damaged_total" [] "Looks into a space, and appends, that came upon a block which is not what was stored, or is missing, and were answered `read_failed`.";
     FEED_PAGES = counter "alluvium_feed_pages_total" [] "Pages that were looked for in the files; queries that wait look again, or share a look.";
+    FEED_PRUNED = counter "alluvium_feed_pruned_blocks_total" [] "Blocks that operators have removed.";
     FEED_SOCKETS = gauge "alluvium_feed_sockets" [] "Open WebSockets of feeds.";
     FEED_SOCKET_BYTES = gauge "alluvium_feed_socket_bytes" [] "Bytes that they hold for requests and answers.";
     FEED_WAITERS = gauge "alluvium_feed_waiters" [] "Readers of feeds as streams that wait.";

@@ -57,10 +57,10 @@ pub(crate) enum Failure {
     OffsetMissing,
     #[error("query parameter `offset` is {InvalidOffset}")]
     InvalidOffset,
+    #[error("{place} is {InvalidOffset}")]
+    InvalidOffsetIn { place: &'static str },
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
-    #[error("the offset in the path is {InvalidOffset}")]
-    InvalidSnapshotOffset,
     #[error("query parameter `limit` is not a number from 1 to {}", alluvium_engine::LIST_PAGE_MAX)]
     InvalidLimit,
     #[error("query parameter `max_bytes` is not a number of at least 1, or does not go with `live=sse`")]
@@ -212,7 +212,7 @@ impl Failure {
             Self::UnreadableParameter { .. } => (StatusCode::BAD_REQUEST, "invalid_parameter"),
             Self::UnknownLiveMode | Self::LiveBootstrap => (StatusCode::BAD_REQUEST, "invalid_live_mode"),
             Self::OffsetMissing => (StatusCode::BAD_REQUEST, "offset_required"),
-            Self::InvalidOffset | Self::InvalidSnapshotOffset => (StatusCode::BAD_REQUEST, "invalid_offset"),
+            Self::InvalidOffset | Self::InvalidOffsetIn { .. } => (StatusCode::BAD_REQUEST, "invalid_offset"),
             Self::Cursor(InvalidCursor) => (StatusCode::BAD_REQUEST, "invalid_cursor"),
             Self::InvalidLimit => (StatusCode::BAD_REQUEST, "invalid_limit"),
             Self::InvalidMaxBytes => (StatusCode::BAD_REQUEST, "invalid_max_bytes"),

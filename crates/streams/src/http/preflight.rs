@@ -7,7 +7,7 @@ use super::headers::respond;
 
 /// Request headers of the protocol that a browser asks leave for. `If-None-Match` is among them: a conditional read
 /// is as much part of the protocol as an append.
-const ALLOWED: &str = "Authorization, Content-Type, If-Match, If-None-Match, If-Range, Prefer, Range, Stream-Attrs, \
+const ALLOWED: &str = "Authorization, Content-Type, If-Match, If-None-Match, If-Range, Last-Event-ID, Prefer, Range, Stream-Attrs, \
     Stream-Retain, Stream-Seq, Stream-TTL, Stream-Expires-At, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \
     Stream-Fork-Sub-Offset, Stream-If-Incarnation, Stream-Checkpoint-Offset, Stream-Checkpoint-Version, \
     Producer-Retry-Metadata, Producer-Id, Producer-Epoch, Producer-Seq";

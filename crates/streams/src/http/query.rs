@@ -7,10 +7,18 @@ use alluvium_protocol::{
     header::{LiveMode, QUERY_CURSOR, QUERY_LIVE, QUERY_OFFSET},
 };
 
-use super::error::Failure;
+use http::HeaderMap;
+
+use super::{
+    error::Failure,
+    headers::{self, LAST_EVENT_ID},
+};
 
 /// Most stored bytes of a read that a client wants; an addition of this project.
 const QUERY_MAX_BYTES: &str = "max_bytes";
+
+/// What a browser comes back with is no offset.
+const LAST_EVENT: Failure = Failure::InvalidOffsetIn { place: "header `Last-Event-ID`" };
 
 /// What a read asks for.
 #[derive(Debug, PartialEq)]
@@ -40,6 +48,17 @@ impl<'a> ReadQuery<'a> {
             Some(text) => Some(positive(text).ok_or(Failure::InvalidMaxBytes)?),
         };
         Ok(Self { offset: OffsetQuery::parse(offset.as_deref())?, live, cursor, max_bytes })
+    }
+
+    /// Goes on after the last event that a browser has seen, if it tells one. `EventSource` comes back with the URL that it
+    /// began with, so that event goes before the offset there.
+    pub(super) fn resumed(mut self, headers: &HeaderMap) -> Result<Self, Failure> {
+        if self.live == Some(LiveMode::Sse)
+            && let Some(id) = headers::text(headers, &LAST_EVENT_ID)?
+        {
+            self.offset = OffsetQuery::parse(Some(id)).map_err(|_| LAST_EVENT)?;
+        }
+        Ok(self)
     }
 }
 
@@ -90,7 +109,33 @@ fn decode(raw: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn the_last_event_that_was_seen_goes_before_the_offset_of_the_url_for_events_alone() {
+        let parsed = |raw, ids: &[&'static str]| {
+            let ids = ids.iter().map(|id| (LAST_EVENT_ID.clone(), HeaderValue::from_static(id)));
+            ReadQuery::parse(Some(raw)).unwrap().resumed(&ids.collect()).map(|query| query.offset)
+        };
+        let seen = "000000000000000a_00000000000000ff";
+        let at = OffsetQuery::At(seen.parse().unwrap());
+        for raw in
+            ["offset=-1&live=sse", "offset=now&live=sse", "offset=0000000000000001_0000000000000001&live=sse"]
+        {
+            assert_eq!(parsed(raw, &[seen]), Ok(at), "{raw}");
+            for bad in ["", "x", "000000000000000a", "000000000000000a_00000000000000ff,"] {
+                assert_eq!(parsed(raw, &[bad]), Err(LAST_EVENT), "{raw}: `{bad}`");
+            }
+            let twice = Failure::RepeatedHeader { name: LAST_EVENT_ID.clone() };
+            assert_eq!(parsed(raw, &[seen, seen]), Err(twice));
+        }
+        assert_eq!(parsed("offset=now&live=sse", &[]), Ok(OffsetQuery::Now));
+        for raw in ["", "offset=-1&live=long-poll"] {
+            assert_eq!(parsed(raw, &[seen]), Ok(OffsetQuery::Start), "{raw}");
+        }
+    }
 
     #[test]
     fn no_query_asks_for_everything_from_the_start() {

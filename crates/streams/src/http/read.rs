@@ -35,7 +35,7 @@ pub(super) async fn handle(
     path: StreamPath,
     request: &Request,
 ) -> Result<Response, Failure> {
-    let query = ReadQuery::parse(request.uri().query())?;
+    let query = ReadQuery::parse(request.uri().query())?.resumed(request.headers())?;
     let looks = if query.offset == OffsetQuery::Start { STARTS_MAX } else { 1 };
     for _ in 1..looks {
         match answer(streams, path.clone(), request, &query).await {

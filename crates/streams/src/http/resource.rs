@@ -16,6 +16,9 @@ const SUBSCRIPTIONS: &str = "subscriptions";
 /// The methods of a stream.
 pub(super) const STREAM_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
+/// What stands in a path where an offset has to be is none.
+const OFFSET_IN_PATH: Failure = Failure::InvalidOffsetIn { place: "the offset in the path" };
+
 /// What a path names.
 #[derive(Debug, PartialEq)]
 pub(super) enum Resource {
@@ -139,15 +142,13 @@ fn parse_offset(raw: &str) -> Result<Offset, Failure> {
         if byte == b'%' {
             let mut digit = || char::from(bytes.next()?).to_digit(16);
             let value = digit().and_then(|high| Some(high << 4 | digit()?));
-            decoded.push(
-                value.and_then(|value| u8::try_from(value).ok()).ok_or(Failure::InvalidSnapshotOffset)?,
-            );
+            decoded.push(value.and_then(|value| u8::try_from(value).ok()).ok_or(OFFSET_IN_PATH)?);
         } else {
             decoded.push(byte);
         }
     }
-    let token = str::from_utf8(&decoded).map_err(|_| Failure::InvalidSnapshotOffset)?;
-    token.parse().map_err(|_| Failure::InvalidSnapshotOffset)
+    let token = str::from_utf8(&decoded).map_err(|_| OFFSET_IN_PATH)?;
+    token.parse().map_err(|_| OFFSET_IN_PATH)
 }
 
 #[cfg(test)]

@@ -126,10 +126,15 @@ impl Client {
         Ok(serde_json::from_slice(&self.run(&["status", "--json"])?.stdout)?)
     }
 
+    /// What is known of every feed in the file.
+    pub(crate) fn listed(&self) -> Result<Vec<Value>> {
+        lines(&self.run(&["ls", "--json"])?)
+    }
+
     /// Every feed in the file, in its order.
     pub(crate) fn feeds(&self) -> Result<BTreeMap<String, Vec<Shown>>> {
         let mut feeds = BTreeMap::new();
-        for feed in lines(&self.run(&["ls", "--json"])?)? {
+        for feed in self.listed()? {
             let name = text(&feed, "feed");
             let blocks = lines(&self.run(&["read", &name, "--json"])?)?;
             let shown = blocks.iter().map(|block| {

@@ -354,7 +354,7 @@ fn feeds() -> Vec<Trial> {
 
 fn admin() -> Vec<Trial> {
     let (streams, totals, spaces) = ("/admin/v1/streams", "/admin/v1/totals", "/admin/v1/spaces");
-    let (delete, trim) = ("/admin/v1/delete", "/admin/v1/trim");
+    let (delete, trim, prune) = ("/admin/v1/delete", "/admin/v1/trim", "/admin/v1/prune-feed");
     vec![
         trial("GET", streams, "/admin/v1/streams?order=idle&limit=1", 200).keep(&[("next", "/next_cursor")]),
         trial("GET", streams, "/admin/v1/streams?order=idle&cursor=<next>", 200),
@@ -379,6 +379,16 @@ fn admin() -> Vec<Trial> {
         trial("POST", trim, trim, 404).with(JSON_ONLY).body(br#"{"path":"/v1/stream/none","keep_bytes":1}"#),
         trial("POST", trim, trim, 400).with(JSON_ONLY).body(br#"{"path":"none","keep_bytes":1}"#),
         trial("POST", trim, trim, 413).with(JSON_ONLY).body(&TOO_LONG),
+        trial("POST", prune, prune, 200)
+            .with(JSON_ONLY)
+            .body(br#"{"space_id":"x","feed_id":"f","keep_blocks":9,"dry_run":false}"#),
+        trial("POST", prune, prune, 400)
+            .with(JSON_ONLY)
+            .body(br#"{"space_id":"x","feed_id":"f","from_position":9000}"#),
+        trial("POST", prune, prune, 404)
+            .with(JSON_ONLY)
+            .body(br#"{"space_id":"x","feed_id":"none","keep_ms":1}"#),
+        trial("POST", prune, prune, 413).with(JSON_ONLY).body(&TOO_LONG),
     ]
 }
 

@@ -219,6 +219,27 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     of(&[], Bug::OrderLost, INGEST, "lib", "queues::tests::order_within_an_account_holds"),
     of(
         &[],
+        Bug::BehindDropFirst,
+        INGEST,
+        "lib",
+        "account::tests::dropped::whichever_commits_are_dropped_no_record_is_missing",
+    ),
+    of(
+        &[],
+        Bug::DeletionForgotten,
+        INGEST,
+        "lib",
+        "account::tests::deleted::a_repository_of_today_is_archived_again_behind_a_deletion_of_the_past",
+    ),
+    of(
+        &[],
+        Bug::SyncUnverified,
+        INGEST,
+        "lib",
+        "account::tests::unverified::nothing_that_an_account_has_not_signed_is_archived_in_any_state",
+    ),
+    of(
+        &[],
         Bug::CursorLeads,
         INGEST,
         "lib",

@@ -125,4 +125,5 @@ impl SseParser {
 }
 
 #[cfg(test)]
+#[path = "sse/tests.rs"]
 mod tests;

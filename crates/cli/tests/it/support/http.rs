@@ -146,11 +146,31 @@ impl Events {
         (answer, Self(BufReader::new(Box::new(Chunks { socket, left: 0, ended: false }))))
     }
 
+    /// As [`subscribe`](Self::subscribe), of a browser that comes back after an event with this `id`.
+    pub(crate) fn resume(address: &str, target: &str, id: &str) -> Self {
+        let header = format!("last-event-id: {id}");
+        let (answer, socket) = open(address, &request("GET", target, &[&header], b""));
+        assert_eq!((answer.status, answer.header("vary")), (200, Some("Last-Event-ID")), "{id}");
+        Self(BufReader::new(Box::new(Chunks { socket, left: 0, ended: false })))
+    }
+
     /// As [`subscribe`](Self::subscribe), with HTTP/1.0, which knows no chunks.
     pub(crate) fn subscribe_old(address: &str, target: &str) -> Self {
         let (answer, socket) = open(address, format!("GET {target} HTTP/1.0\r\n\r\n").as_bytes());
         assert_eq!((answer.status, answer.header("transfer-encoding")), (200, None));
         Self(BufReader::new(Box::new(socket)))
+    }
+
+    /// The next lines up to an empty one, as they were sent; `None` once the response has ended as it should.
+    pub(crate) fn next_lines(&mut self) -> Option<String> {
+        let mut lines = String::new();
+        while lines.is_empty() || !lines.ends_with("\n\n") {
+            if self.0.read_line(&mut lines).unwrap() == 0 {
+                assert_eq!(lines, "", "an event broke off");
+                return None;
+            }
+        }
+        Some(lines)
     }
 
     /// The next event as (name, data); `None` once the response has ended as it should.

@@ -8,10 +8,10 @@ use super::*;
 
 /// What a reader holds who follows every row.
 #[derive(Default)]
-struct Reader(BTreeMap<String, Bytes>);
+pub(super) struct Reader(BTreeMap<String, Bytes>);
 
 impl Reader {
-    fn read(&mut self, step: &Step) {
+    pub(super) fn read(&mut self, step: &Step) {
         for row in &step.rows {
             let path = format!("{}/{}", row.collection, row.rkey);
             match row.kind {
@@ -32,7 +32,7 @@ impl Reader {
         }
     }
 
-    fn check(&self, author: &Author, what: &str) {
+    pub(super) fn check(&self, author: &Author, what: &str) {
         let held: BTreeMap<String, Cid> =
             self.0.iter().map(|(path, record)| (path.clone(), Cid::of(Codec::DagCbor, record))).collect();
         assert_eq!(held, author.records, "{what}");

@@ -3,7 +3,8 @@
 //!
 //! Each read becomes one data event and one control event. At the tail all subscribers of a stream read the same
 //! spans, so a span's events are encoded once and their buffer shared. The response ends by itself about once a
-//! minute, and when the server stops; the client goes on from the last control event.
+//! minute, and when the server stops; the client goes on from the last control event, and a browser's `EventSource` by
+//! itself from the last event that its page has seen.
 //!
 //! A writer of text may cut its appends within a character, or within a CRLF. The character is sent whole, in the
 //! event that has its last byte, and the offsets stay those of the appends; a client that comes back at any of them
@@ -74,6 +75,8 @@ pub(in crate::http) async fn handle(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, NO_CACHE);
+    // The same URL is another answer to who comes back.
+    headers.insert(header::VARY, HeaderValue::from_static("Last-Event-ID"));
     set_incarnation(headers, head.incarnation);
     set_earliest(headers, head.floor);
     if encoding == SseEncoding::Base64 {

@@ -3,6 +3,10 @@
 //! What is short and in memory is encoded at once, into a buffer that all subscribers at that place share. What is
 //! longer is encoded as the connection takes it, so that neither a large message nor a reader that stalls holds more
 //! than a piece, and no other request waits while it is encoded.
+//!
+//! What comes first of the two has the offset after both as its `id`, so a browser that was cut off, wherever that was,
+//! comes back with the offset after the last data that its page has seen. The control event is no place for it where there
+//! is data: who is cut off before it would get that data again. What comes second keeps the `id`, by the rules of the format.
 
 use std::collections::VecDeque;
 
@@ -10,7 +14,7 @@ use alluvium_engine::{End, ReadError, ReadFault, ReadPlan, StreamReader};
 use alluvium_http::HeldResponse;
 use alluvium_protocol::{
     Incarnation, Offset, SseEncoding,
-    sse::{Control, DataEvent, TextSplit, control_event},
+    sse::{Control, DataEvent, TextSplit, control_event, set_id},
 };
 use bytes::Bytes;
 
@@ -22,10 +26,10 @@ use crate::{
 };
 
 /// Room for a control event, so that it is allocated once.
-const CONTROL_EVENT_BYTES: usize = 224;
+const CONTROL_EVENT_BYTES: usize = 264;
 
 /// Bytes of a data event besides its payload, line breaks within it aside.
-const DATA_EVENT_BYTES: usize = 24;
+const DATA_EVENT_BYTES: usize = 64;
 
 /// Stored bytes encoded between two looks at how long the piece has become.
 const STEP_BYTES: usize = 2 * 1024;
@@ -257,20 +261,27 @@ impl Encoder {
 
     /// Returns what the text leaves unfinished.
     fn finish(self, out: &mut Vec<u8>, control: &Control) -> TextSplit {
-        let split = match self.event {
-            None => self.split,
+        let id = control.next_offset.to_token();
+        let (split, has_data) = match self.event {
+            None => (self.split, false),
             Some(event) if control.closed && event.split().is_within_character() => {
                 event.finish_for_good(out);
-                TextSplit::NONE
+                (TextSplit::NONE, true)
             }
             // Nothing but the beginning of the event has been written, and that into this buffer.
             Some(event) if event.is_blank() => {
                 out.clear();
-                event.split()
+                (event.split(), false)
             }
-            Some(event) => event.finish(out),
+            Some(event) => (event.finish(out), true),
         };
+        if has_data {
+            set_id(out, &id);
+        }
         control_event(out, control);
+        if !has_data {
+            set_id(out, &id);
+        }
         split
     }
 }
