@@ -9,6 +9,7 @@ use alluvium_env::{Disk, Env, OpenMode};
 use alluvium_jetstream_archive::{
     Archive, Checked, Copied, Error, FjallStore, LogStore, Options, Store, check,
 };
+use alluvium_jss::SegmentIndex;
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -150,7 +151,7 @@ fn copies_of_a_busy_archive_are_each_a_first_part_of_it() {
     let archive = open(&place("live".into()));
     let writer = archive.start().unwrap();
     let is_done = AtomicBool::new(false);
-    let mut copies = Vec::new();
+    let mut taken = Vec::new();
     let written = std::thread::scope(|scope| {
         let submitter = scope.spawn(|| {
             let mut last = 0;
@@ -167,7 +168,7 @@ fn copies_of_a_busy_archive_are_each_a_first_part_of_it() {
             let store = FjallStore::open(&dir.join("meta")).unwrap();
             let copied = archive.backup(&dir.join("segments"), &store).unwrap();
             assert!((floor..=archive.next_seq()).contains(&copied.next_seq), "{copied:?}");
-            copies.push((dir, copied));
+            taken.push((dir, copied));
         }
         is_done.store(true, Ordering::SeqCst);
         submitter.join().unwrap()
@@ -175,7 +176,7 @@ fn copies_of_a_busy_archive_are_each_a_first_part_of_it() {
     archive.close();
     writer.join().unwrap().unwrap();
     assert!(rows_from(&archive, 1) == expected(1, 1..=written));
-    for (dir, copied) in copies {
+    for (dir, copied) in taken {
         let store = FjallStore::open(&dir.join("meta")).unwrap();
         let mut found = Vec::new();
         let segments = dir.join("segments");
@@ -200,7 +201,7 @@ fn a_copy_that_fails_leaves_the_archive_as_it_is() {
     world.disk.create_dir_all(&dir).unwrap();
     // What is in the way.
     let names = world.disk.list(Path::new(crate::world::DIR)).unwrap();
-    let active = names.iter().filter(|name| name.ends_with(".jss")).max().unwrap();
+    let active = names.iter().filter(|name| SegmentIndex::from_file_name(name).is_some()).max().unwrap();
     world.disk.open(&dir.join(active), OpenMode::CreateNew).unwrap();
     let refused = copy(&world, &archive, 0);
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
