@@ -1,6 +1,6 @@
 //! Choosing what to replicate. All of it stays in this file; the authority only ever sees queries.
 
-use alluvium_feed_protocol::{FeedAdvanced, FeedInfo, From, Id, Selector};
+use alluvium_feed_protocol::{FeedInfo, From, Id, Selector};
 use alluvium_feed_store::rusqlite::{Connection, OptionalExtension};
 use alluvium_feed_store::{StoreError, StoreResult, feeds, spaces};
 
@@ -182,31 +182,15 @@ fn set_feed(
     Ok(())
 }
 
-/// Whether a hint is about feeds alone that have a setting.
-pub(crate) fn are_set(connection: &Connection, hint: &FeedAdvanced) -> ReplicaResult<bool> {
-    // It may be about more than it names.
-    if hint.feed_ids.is_empty() || hint.count > hint.feed_ids.len() as u64 {
-        return Ok(false);
-    }
-    for feed in &hint.feed_ids {
-        let found = feeds::find(connection, &hint.space_id, feed)?;
-        if !found.map_or(Ok(false), |found| is_set(connection, found.private_id))? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Replicates those of listed feeds that a rule picks and that have no setting yet; whether there are any.
+/// Replicates those of listed feeds that a rule picks and that have no setting yet.
 pub(crate) fn pick(
     connection: &Connection,
     space: &Id,
     listed: &[FeedInfo],
     actor: &Id,
     now_ms: u64,
-) -> StoreResult<bool> {
+) -> StoreResult<()> {
     let rules = selectors(connection, space)?;
-    let mut has_picked = false;
     for feed in listed {
         let known = feeds::find(connection, space, &feed.feed_id)?;
         let is_written = match &known {
@@ -227,10 +211,9 @@ pub(crate) fn pick(
         }
         if !is_set(connection, row.private_id)? {
             set_feed(connection, space, row.private_id, *from, false, now_ms)?;
-            has_picked = true;
         }
     }
-    Ok(has_picked)
+    Ok(())
 }
 
 fn has_written(connection: &Connection, feed: i64, actor: &Id) -> StoreResult<bool> {

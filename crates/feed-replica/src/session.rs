@@ -14,12 +14,10 @@ pub(crate) use next::OpenStart;
 
 use std::collections::{HashMap, HashSet};
 
-use alluvium_env::Random;
 use alluvium_feed_protocol::{BlocksPushed, FeedAdvanced, Id, Limits, RequestId};
 
-use crate::options::Options;
 use crate::schedule::Retry;
-use crate::{Replica, ReplicaResult, replicate, state};
+use crate::{Replica, ReplicaResult, state};
 
 /// Further away than any clock gets.
 const NEVER_MS: u64 = u64::MAX >> 1;
@@ -135,12 +133,6 @@ pub(crate) struct Session {
     suspects: Retry,
     /// The highest position that a hint about the tail has told.
     pub(crate) hinted: u64,
-    /// When a hint about the tail is followed: those that promise what isn't there, as late as failures.
-    hints: Retry,
-    /// The present listing of feeds was asked for by a hint, and has brought nothing so far.
-    is_list_hinted: bool,
-    /// When a hint about other feeds is followed, likewise.
-    list_hints: Retry,
     /// Feeds of which the authority can give nothing.
     pub(crate) held: Held,
 }
@@ -204,13 +196,6 @@ impl Session {
         self.pull_due_ms = self.pull_due_ms.max(until_ms);
     }
 
-    /// The tail is complete up to a position. A hint that has promised more was none, and the next ones have to wait for
-    /// that.
-    fn come_to_end(&mut self, position: u64, now_ms: u64, options: &Options, random: &dyn Random) {
-        let was_promised = std::mem::take(&mut self.hinted) > position;
-        tell_luck(&mut self.hints, was_promised, now_ms, options, random);
-    }
-
     /// Nothing would be picked from a listing.
     fn list_never(&mut self) {
         self.list_due_ms = NEVER_MS;
@@ -219,15 +204,6 @@ impl Session {
     pub(crate) fn list_at(&mut self, due_ms: u64) {
         self.list_due_ms = self.list_due_ms.min(due_ms);
         self.list_after = None;
-    }
-}
-
-/// Counts what was done because of a hint: in vain or not.
-fn tell_luck(hints: &mut Retry, is_in_vain: bool, now_ms: u64, options: &Options, random: &dyn Random) {
-    if !is_in_vain {
-        hints.succeed();
-    } else if !hints.is_free_again(now_ms, options) {
-        hints.fail(now_ms, None, options, random);
     }
 }
 
@@ -256,8 +232,6 @@ impl Replica {
         session.left_out.clear();
         session.suspect.clear();
         session.suspects.succeed();
-        session.hints.succeed();
-        session.list_hints.succeed();
         session.held.clear();
     }
 
@@ -281,17 +255,14 @@ impl Replica {
             return self.database.write(|transaction| Ok(state::store(transaction, space, &state)?));
         }
         let Some(session) = self.sessions.get_mut(space) else { return Ok(()) };
-        let (at_ms, list_at_ms) =
-            (now_ms.max(session.hints.not_before_ms), now_ms.max(session.list_hints.not_before_ms));
         let is_watch = session.watch.as_ref().is_some_and(|(id, _)| *id == hint.subscription_id);
         let is_tail = session.subscription.as_ref().is_some_and(|own| own.id == hint.subscription_id);
         if is_tail && hint.position > state.tail.position {
             session.hinted = session.hinted.max(hint.position);
-            session.pull_at(at_ms);
+            session.pull_at(now_ms);
         }
-        if is_watch && !self.database.read(|connection| replicate::are_set(connection, hint))? {
-            session.is_list_hinted = true;
-            session.list_at(list_at_ms);
+        if is_watch {
+            session.list_at(now_ms);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::{Held, InFlight, Kind, OpenStart, Session, Subscription, Way, tell_luck};
+use super::{Held, InFlight, Kind, OpenStart, Session, Subscription, Way};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
@@ -257,16 +257,11 @@ impl Replica {
         if list.next_after.is_some() && list.next_after <= session.list_after {
             return Err(Unusable::Nonsense("a list that leads nowhere"));
         }
-        let has_picked = self.database.write::<_, Unusable>(|transaction| {
+        self.database.write::<_, Unusable>(|transaction| {
             Ok(replicate::pick(transaction, space, &list.feeds, &self.actor, now_ms)?)
         })?;
         session.list_after = list.next_after;
         let has_more = session.list_after.is_some();
-        if session.is_list_hinted && (has_picked || !has_more) {
-            session.is_list_hinted = false;
-            let random = self.env.random.as_ref();
-            tell_luck(&mut session.list_hints, !has_picked, now_ms, &self.options, random);
-        }
         session.list_due_ms = if has_more { now_ms } else { now_ms + self.poll_ms(session) };
         session.pull_at(now_ms);
         Ok(Taken::Done)

@@ -102,7 +102,7 @@ impl Replica {
         if page.has_more {
             session.pull_due_ms = now_ms;
         } else {
-            session.come_to_end(page.next_cursor, now_ms, &self.options, self.env.random.as_ref());
+            session.hinted = 0;
             session.is_replaying &= lanes_behind(transaction, space, state, &session.held)?;
             session.pull_due_ms = now_ms + self.poll_ms(session);
         }

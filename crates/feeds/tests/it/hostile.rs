@@ -7,8 +7,7 @@ use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Clock, Env, RealDisk};
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{
-    Advanced, Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Request, Response,
-    Selector, Token,
+    Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Response, Selector, Token,
 };
 use alluvium_feed_replica::{Options, Replica};
 use alluvium_feed_store::Durability;
@@ -36,9 +35,6 @@ pub(crate) enum Fate {
     /// There is none, and nothing says so.
     Lost,
 }
-
-/// Makes of an answer what becomes of it, and what is sent unasked after it.
-type Spoiling<'a> = dyn FnMut(&Request, Response) -> (Fate, Vec<Advanced>) + 'a;
 
 pub(crate) struct World {
     pub(crate) authority: Authority,
@@ -73,11 +69,6 @@ impl World {
 
     /// Lets time go by. Returns how many requests there were.
     pub(crate) fn run(&mut self, ms: u64, spoil: &mut dyn FnMut(Operation, Response) -> Fate) -> u64 {
-        self.run_with(ms, &mut |request, response| (spoil(request.operation(), response), Vec::new()))
-    }
-
-    /// Lets time go by, with something that is sent unasked after each answer. Returns how many requests there were.
-    pub(crate) fn run_with(&mut self, ms: u64, spoil: &mut Spoiling<'_>) -> u64 {
         let (space, end_ms) = (id("space"), self.clock.now_ms() + ms);
         let mut asked = 0;
         loop {
@@ -86,19 +77,11 @@ impl World {
                 if asked >= FAR_TOO_MANY {
                     return asked;
                 }
-                let (fate, unasked) = spoil(&request, self.authority.handle(request.clone()));
-                match fate {
+                let (operation, request_id) = (request.operation(), request.request_id().clone());
+                match spoil(operation, self.authority.handle(request)) {
                     Fate::Answer(response) => self.replica.answered(&space, response).unwrap(),
-                    Fate::Failed(reason) => {
-                        self.replica.failed(&space, request.request_id(), reason).unwrap();
-                    }
+                    Fate::Failed(reason) => self.replica.failed(&space, &request_id, reason).unwrap(),
                     Fate::Lost => {}
-                }
-                for message in unasked {
-                    match message {
-                        Advanced::FeedAdvanced(hint) => self.replica.hint(&hint).unwrap(),
-                        Advanced::BlocksPushed(pushed) => self.replica.pushed(pushed).unwrap(),
-                    }
                 }
             }
             let now_ms = self.clock.now_ms();
@@ -112,7 +95,7 @@ impl World {
     }
 
     /// What is not made up for by a server that is well.
-    pub(crate) fn unhealed(&mut self) -> Option<String> {
+    fn unhealed(&mut self) -> Option<String> {
         let space = id("space");
         self.replica.connected(&space);
         self.replica.retry_refused(&space, None).unwrap();

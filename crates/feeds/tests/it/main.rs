@@ -26,5 +26,4 @@ mod spaces;
 mod streams;
 mod subscribe;
 mod support;
-mod unasked;
 mod waiting;
