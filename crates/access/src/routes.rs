@@ -117,6 +117,8 @@ pub const JETSTREAM: &[Route] = &[
     route("GET", "/readyz", Asked::Nothing),
     route("GET", "/metrics", ADMIN),
     route("GET", "/status", ADMIN),
+    route("GET", "/admin/v1/backups", ADMIN),
+    route("PUT", "/admin/v1/backups/{backup}", ADMIN),
     route("GET", "/subscribe", READ),
     route("GET", "/subscribe-v2", READ),
     route("GET", "/streams/events", READ),
@@ -164,7 +166,7 @@ pub fn need(doors: Doors, method: &Method, path: &str, headers: &HeaderMap) -> N
     }
     let named = match doors {
         Doors::Server => server(path),
-        Doors::Jetstream => plain(JETSTREAM, path),
+        Doors::Jetstream => backup(path).or_else(|| plain(JETSTREAM, path)),
     };
     let Some(named) = named else {
         // Nothing is there, or nothing that is known here.
@@ -199,6 +201,12 @@ fn plain(table: &[Route], path: &str) -> Option<Named> {
     Some(Named { path: route.path, place: path.to_owned() })
 }
 
+/// A backup by its name.
+fn backup(path: &str) -> Option<Named> {
+    let has_name = path.strip_prefix(BACKUPS).is_some_and(|name| !name.is_empty());
+    has_name.then(|| Named { path: "/admin/v1/backups/{backup}", place: path.to_owned() })
+}
+
 fn server(path: &str) -> Option<Named> {
     if let Some(rest) = path.strip_prefix(STREAM_MOUNT) {
         return stream(rest);
@@ -209,8 +217,8 @@ fn server(path: &str) -> Option<Named> {
     if let Some(rest) = path.strip_prefix(SPACES) {
         return space(rest);
     }
-    if path.strip_prefix(BACKUPS).is_some_and(|name| !name.is_empty()) {
-        return Some(Named { path: "/admin/v1/backups/{backup}", place: path.to_owned() });
+    if let Some(named) = backup(path) {
+        return Some(named);
     }
     let named = plain(SERVER, path).filter(|named| !named.path.contains('{'))?;
     // A socket for all spaces is for whoever may do something in one.

@@ -251,7 +251,9 @@ fn live(args: &BackupArgs, name: &Path) -> Result<String, Failure> {
     let status = answer.status().as_u16();
     let text = answer.body_mut().read_to_string().map_err(unreachable)?;
     let body: Value = serde_json::from_str(&text).unwrap_or_default();
-    let message = body["error"]["message"].as_str().unwrap_or("no reason was given").to_owned();
+    // A Jetstream writes some refusals as its clients read them, with the message beside the name of the error.
+    let message = body["error"]["message"].as_str().or_else(|| body["message"].as_str());
+    let message = message.unwrap_or("no reason was given").to_owned();
     match status {
         201 => {
             let number = |name: &str| body[name].as_u64().unwrap_or_default();

@@ -124,7 +124,7 @@ impl Archive {
         self.push(Item::Rotate)
     }
 
-    fn push(&self, item: Item) -> Result<u64, Error> {
+    pub(crate) fn push(&self, item: Item) -> Result<u64, Error> {
         self.0.queue.push(item).map_err(|closed| self.end().unwrap_or(closed))
     }
 
@@ -152,7 +152,7 @@ impl Archive {
         self.0.shared.changed.wait_for(|| self.end()).await
     }
 
-    fn end(&self) -> Option<Error> {
+    pub(crate) fn end(&self) -> Option<Error> {
         self.0.shared.view.read().end.clone()
     }
 

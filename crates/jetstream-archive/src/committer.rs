@@ -66,6 +66,11 @@ impl Committer {
                     self.staged.batches += 1;
                     self.rotate()?;
                 }
+                Item::Cut(sender) => {
+                    self.staged.batches += 1;
+                    // Whoever wanted it may have gone.
+                    drop(sender.send(self.cut()?));
+                }
             }
         }
         if self.staged.batches > 0 {

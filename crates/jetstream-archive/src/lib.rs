@@ -7,11 +7,13 @@
 //!   never sees a row that a crash could take back.
 //! * [`Archive::manifest`] and [`plan()`] say what clients can download.
 //! * [`Archive::get`] and [`Archive::page`] give what was remembered.
+//! * [`Archive::backup`] copies all of it, as of one moment, while the writer goes on.
 //!
 //! Rows are durable before they fill a block: see [`Archive::submit`] and the pending log. So blocks are full, and
 //! nobody waits for them.
 
 mod archive;
+mod backup;
 mod batch;
 mod cache;
 mod check;
@@ -32,6 +34,7 @@ pub mod store;
 mod view;
 
 pub use archive::{Archive, Status};
+pub use backup::Copied;
 pub use batch::Batch;
 pub use check::{Checked, check};
 pub use error::Error;
@@ -42,4 +45,4 @@ pub use options::Options;
 pub use plan::{Plan, PlanLimits, PlanRequest, plan};
 pub use reader::{ArchivedRow, Reader, Rows};
 pub use select::{CollectionPattern, Kinds, Selection};
-pub use store::{Changes, FjallStore, LogStore, OpenError, Store, StoreError};
+pub use store::{Changes, FjallStore, LogStore, OpenError, Snapshot, Store, StoreError};

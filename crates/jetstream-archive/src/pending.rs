@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use alluvium_env::{DiskFile, Env, OpenMode};
+use alluvium_env::{Disk, DiskFile, Env, OpenMode};
 use alluvium_jss::{Block, BlockBuilder, Row};
 use bytes::{Buf, BufMut, Bytes};
 
@@ -134,6 +134,12 @@ pub(crate) fn look(file: &dyn DiskFile, life: Option<u64>) -> Result<Vec<u64>, E
     let records = Records { bytes: bytes.into(), secret };
     let (replayed, _) = records.replay(records.life(life)?)?;
     Ok(replayed.rows.iter().map(|row| row.seq).collect())
+}
+
+/// Makes a log without records, durably but for its name.
+pub(crate) fn begin(disk: &dyn Disk, path: &Path, secret: u64) -> Result<(), Error> {
+    let file = disk.open(path, OpenMode::CreateNew).map_err(Error::io("creating a pending log"))?;
+    create(&*file, secret)
 }
 
 fn create(file: &dyn DiskFile, secret: u64) -> Result<(), Error> {

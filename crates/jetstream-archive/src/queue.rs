@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::backup::CutSender;
 use crate::batch::Batch;
 use crate::error::Error;
 
@@ -16,6 +17,8 @@ pub(crate) enum Item {
     Flush,
     /// And the active segment is to be sealed.
     Rotate,
+    /// What is pending is to go into a block, and all that there is then is to be noted.
+    Cut(CutSender),
 }
 
 impl Item {

@@ -42,6 +42,16 @@ pub trait Store: Send + Sync + Debug {
 
     /// Makes all of these changes, or none; they are durable when this returns.
     fn commit(&self, changes: &Changes) -> Result<(), StoreError>;
+
+    /// The store as it is now, with every batch that was committed and none in part; later ones do not change it. Takes no
+    /// longer for a large one, and holds up nobody.
+    fn snapshot(&self) -> Box<dyn Snapshot>;
+}
+
+/// A store as it was at one moment. What was changed since takes room on the disk until this is dropped.
+pub trait Snapshot: Send + Debug {
+    /// As [`Store::page`].
+    fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError>;
 }
 
 /// Keys of the archive itself. Those of others are theirs to choose; see the reference implementation's for `sync/…`,

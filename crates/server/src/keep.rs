@@ -22,9 +22,9 @@ use alluvium_feeds::keep::KeepError;
 use alluvium_journal::FormatError;
 use thiserror::Error;
 
-pub(crate) use self::backup::try_folder;
-pub use self::backup::{Taken, backup_closed};
+pub use self::backup::{Taken, backup_closed, try_folder};
 pub use self::check::{Counts, check, lost};
+pub use self::http::WithBackups;
 pub(crate) use self::http::{Backups, OPERATIONS as BACKUP_OPERATIONS, operation};
 pub(crate) use self::keeper::{Counted, Keeper};
 pub use self::manifest::{Entry, Kind, MANIFEST_NAME, Manifest};

@@ -33,6 +33,7 @@ pub(crate) fn run(binary: &Path, store: Store, report: &mut Report) -> Result<()
     streams(&tool, report)?;
     if store == Store::Engine {
         feeds::run(&tool, report)?;
+        crate::jetstream::backups(binary, report);
     }
     Ok(())
 }

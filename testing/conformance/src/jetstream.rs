@@ -1,6 +1,7 @@
 //! `alluvium jetstream serve` behind a network that is made up: as published clients see it, and compared with the model
 //! of that network.
 
+mod backups;
 mod crashes;
 mod faults;
 mod network;
@@ -65,6 +66,11 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("what it does is in its metrics, and in `alluvium top`", || shown(binary, running.address));
     report.check("nothing is lost, doubled or out of order over `kill -9` in a loop", || killed(running));
     network.stop()
+}
+
+/// Takes backups of a server that follows a busy network, and brings them back.
+pub(crate) fn backups(binary: &Path, report: &mut Report) {
+    backups::run(binary, report);
 }
 
 /// Compares everything that the server serves with the model of the network, at several seeds.

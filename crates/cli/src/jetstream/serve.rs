@@ -18,10 +18,11 @@ use alluvium_jetstream::http::{OPERATIONS, operation};
 use alluvium_jetstream::{Options, Surface};
 use alluvium_jetstream_server::{Jetstream, JetstreamConfig, StartError};
 use alluvium_server::config::{MetricsPlace, check_free_space};
+use alluvium_server::keep::{KeepFault, WithBackups, try_folder};
 use alluvium_server::metrics::plumbing;
 use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, Visibility, Watched};
 use alluvium_server::{
-    EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
+    Causes, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
 use alluvium_server::{RoomKeeper, Signals, drain, keep_certificates, say_stopped, scheme};
 
@@ -66,6 +67,13 @@ impl From<StartError> for Failure {
 impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Self {
         Self { message: error.to_string(), code: EXIT_CONFIG }
+    }
+}
+
+impl From<KeepFault> for Failure {
+    fn from(error: KeepFault) -> Self {
+        let code = if matches!(error, KeepFault::Inside { .. }) { EXIT_CONFIG } else { EXIT_IO };
+        Self { message: format!("`--backup-dir` cannot be used: {}", Causes(&error)), code }
     }
 }
 
@@ -134,6 +142,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     sight.health().recovered();
     let shown = access.clone();
     sight.add(move |page| alluvium_server::metrics::access(page, &shown));
+    let surface = WithBackups::of_archive(surface, args.backup_dir.clone(), jetstream.archive(), &sight);
     let surface = Operated::new(surface, Arc::clone(&sight), visibility(args));
     let surface = Guarded::new(surface, access);
     let watched = Watched::new(surface, Arc::clone(&sight));
@@ -170,12 +179,16 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What looks at the disk of the archive. The first look is before the relay is asked for anything.
+/// What looks at the disk of the archive, once backups are known to have a place if they are wanted. The first look is
+/// before the relay is asked for anything.
 fn room_keeper(args: &ServeArgs, env: &Env, room: &Room) -> Result<RoomKeeper, Failure> {
     check_free_space(args.disk_free_warn, args.disk_free_min)
         .map_err(|message| Failure { message, code: EXIT_CONFIG })?;
     let limits = RoomLimits { warn: args.disk_free_warn.0, min: args.disk_free_min.0 };
     env.disk.create_dir_all(&args.data_dir)?;
+    if let Some(folder) = &args.backup_dir {
+        try_folder(env.disk.as_ref(), folder, &args.data_dir)?;
+    }
     let keeper = RoomKeeper::new(env, limits).and("data", args.data_dir.clone(), room.clone());
     keeper.look();
     Ok(keeper)

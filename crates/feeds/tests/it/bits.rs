@@ -19,6 +19,11 @@ use crate::support::{Authority, NOW_MS, append, block, id, namespace};
 const BLOCKS: u64 = 12;
 const FEEDS: [&str; 3] = ["fa", "fb", "fc"];
 
+/// The feed of the block at a position.
+fn feed_of(position: u64) -> &'static str {
+    FEEDS[usize::try_from(position - 1).unwrap() % 3]
+}
+
 /// A space whose blocks have everything that a block can have, but for signatures.
 fn filled() -> Authority {
     let authority = Authority::new();
@@ -185,10 +190,10 @@ fn read(file: &std::path::Path, has_keys: bool) -> StoreResult<Vec<Read>> {
         all.push(blocks::check_at(&connection, space.key, position).map(Read::Check));
         all.push(blocks::arrival_from(&connection, space.key, position).map(Read::Arrival));
         if has_keys {
-            let feed = feeds::find(&connection, &id("space"), &id(FEEDS[(position as usize - 1) % 3]))?;
+            let feed = feeds::find(&connection, &id("space"), &id(feed_of(position)))?;
             let feed = feed.ok_or_else(missing)?.private_id;
             let stored = blocks::find_whole(&connection, feed, 99 + position, &id("author"));
-            all.push(stored.map(|stored| Read::Stored(stored.map(|stored| stored.position))));
+            all.push(stored.map(|stored| Read::Stored(stored.map(|stored| StoredAt(stored.position)))));
         }
     }
     // What fails is an answer too, and the only one that differs.
@@ -196,17 +201,22 @@ fn read(file: &std::path::Path, has_keys: bool) -> StoreResult<Vec<Read>> {
 }
 
 #[derive(Debug, PartialEq)]
+struct StoredAt(Option<u64>);
+
+#[derive(Debug, PartialEq)]
 enum Read {
     Page(Vec<Block>),
     Key(Option<BlockKey>),
     Check(Option<Check>),
-    Stored(Option<Option<u64>>),
+    /// The position of the block with a key, if it has one.
+    Stored(Option<StoredAt>),
     Arrival(Option<(u64, u64)>),
     Nothing,
     Failed,
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "files are changed behind the back of the code under test")]
 fn a_bit_of_the_file_turns_wherever_it_is_and_nothing_wrong_is_read() {
     let mut authority = filled();
     let path = file(&authority);

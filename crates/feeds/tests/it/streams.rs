@@ -165,7 +165,7 @@ fn a_browser_gets_each_block_once_wherever_it_was_cut_off() {
     let options = SurfaceOptions { sse_cycle: Duration::ZERO, ..SurfaceOptions::default() };
     let site = Site::over(Authority::new(), Arc::new(OpenGate), options);
     let ask = |query: &str, ids: &[&str]| {
-        let ids: String = ids.iter().map(|id| format!("\r\nlast-event-id: {id}")).collect();
+        let ids = ids.iter().fold(String::new(), |ids, id| ids + "\r\nlast-event-id: " + id);
         site.ask(&format!("GET {FEED}?{query} HTTP/1.1{ids}"), b"")
     };
     // Of each event: the blocks, and the `id` that it has or has kept.

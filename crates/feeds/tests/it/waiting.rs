@@ -161,9 +161,9 @@ async fn who_waits_by_a_subscription_is_told_when_it_ends() {
     authority.handle(Request::Unsubscribe(end));
     let Response::Error(error) = waiting.await.unwrap() else { panic!() };
     assert_eq!(error.code, "subscription_not_found");
-    authority.append(append(vec![block("f", "a", 0, "x")]));
-    let after = QueryRequest { cursor: Some(1), ..QueryRequest::default() };
-    let waiting = wait_for(&authority, &Principal::anyone(), after);
+    authority.append(append(vec![block("g", "a", 0, "x")]));
+    let from_head = QueryRequest { cursor: Some(1), ..QueryRequest::default() };
+    let waiting = wait_for(&authority, &Principal::anyone(), from_head);
     until_pages(&authority, 3).await;
     authority.service().delete_space(&id("space")).unwrap();
     let Response::Error(error) = waiting.await.unwrap() else { panic!() };

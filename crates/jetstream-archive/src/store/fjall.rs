@@ -1,13 +1,14 @@
 //! The store of servers: fjall, a log-structured tree in pure Rust.
 
 use std::io;
+use std::ops::Bound;
 use std::path::Path;
 
 use alluvium_env::{Disk as _, OpenMode, RealDisk};
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _};
 
-use crate::store::{Changes, Page, Store, StoreError};
+use crate::store::{Changes, Page, Snapshot, Store, StoreError};
 
 /// The end of the name of the file that says that the directory of that name is not finished. A database is made in many
 /// steps, and one that was interrupted in them does not open any more.
@@ -120,6 +121,47 @@ impl std::fmt::Debug for FjallStore {
     }
 }
 
+/// The database at one moment.
+struct Moment {
+    snapshot: fjall::Snapshot,
+    keyspace: Keyspace,
+}
+
+impl std::fmt::Debug for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Moment").finish_non_exhaustive()
+    }
+}
+
+impl Snapshot for Moment {
+    fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError> {
+        page_of(self.snapshot.range(&self.keyspace, range(prefix, after)), prefix, limit)
+    }
+}
+
+/// From where on keys that begin with `prefix` and lie after `after` are.
+fn range(prefix: &[u8], after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let start = after
+        .filter(|after| *after >= prefix)
+        .map_or_else(|| Bound::Included(prefix.to_vec()), |after| Bound::Excluded(after.to_vec()));
+    (start, Bound::Unbounded)
+}
+
+fn page_of(entries: fjall::Iter, prefix: &[u8], limit: usize) -> Result<Page, StoreError> {
+    let mut page = Page::new();
+    for entry in entries {
+        if page.len() >= limit {
+            break;
+        }
+        let (key, value) = entry.into_inner().map_err(StoreError::of)?;
+        if !key.starts_with(prefix) {
+            break;
+        }
+        page.push((Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)));
+    }
+    Ok(page)
+}
+
 impl Store for FjallStore {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let value = self.keyspace.get(key).map_err(StoreError::of)?;
@@ -127,22 +169,7 @@ impl Store for FjallStore {
     }
 
     fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError> {
-        let start = after.filter(|after| *after >= prefix).map_or_else(
-            || std::ops::Bound::Included(prefix.to_vec()),
-            |after| std::ops::Bound::Excluded(after.to_vec()),
-        );
-        let mut page = Page::new();
-        for entry in self.keyspace.range((start, std::ops::Bound::Unbounded)) {
-            if page.len() >= limit {
-                break;
-            }
-            let (key, value) = entry.into_inner().map_err(StoreError::of)?;
-            if !key.starts_with(prefix) {
-                break;
-            }
-            page.push((Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)));
-        }
-        Ok(page)
+        page_of(self.keyspace.range(range(prefix, after)), prefix, limit)
     }
 
     fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
@@ -154,5 +181,9 @@ impl Store for FjallStore {
             }
         }
         batch.commit().map_err(StoreError::of)
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        Box::new(Moment { snapshot: self.database.snapshot(), keyspace: self.keyspace.clone() })
     }
 }

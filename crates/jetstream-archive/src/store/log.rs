@@ -10,7 +10,7 @@ use alluvium_env::{Disk, DiskFile, OpenMode};
 use bytes::{Buf, BufMut, Bytes};
 use parking_lot::Mutex;
 
-use crate::store::{Changes, Page, Store, StoreError};
+use crate::store::{Changes, Page, Snapshot, Store, StoreError};
 
 const HEAD_BYTES: usize = 8;
 
@@ -97,18 +97,34 @@ fn apply(values: &mut BTreeMap<Bytes, Bytes>, changes: &Changes) {
     }
 }
 
+/// The values of one moment.
+#[derive(Debug)]
+struct Values(BTreeMap<Bytes, Bytes>);
+
+impl Snapshot for Values {
+    fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError> {
+        Ok(page_of(&self.0, prefix, after, limit))
+    }
+}
+
+fn page_of(values: &BTreeMap<Bytes, Bytes>, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Page {
+    let from = Bytes::copy_from_slice(after.filter(|after| *after >= prefix).unwrap_or(prefix));
+    let found = values.range(from..).skip_while(|(key, _)| after.is_some_and(|after| *key == after));
+    let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(limit);
+    found.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 impl Store for LogStore {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         Ok(self.0.lock().values.get(key).cloned())
     }
 
     fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, StoreError> {
-        let state = self.0.lock();
-        let from = Bytes::copy_from_slice(after.filter(|after| *after >= prefix).unwrap_or(prefix));
-        let found =
-            state.values.range(from..).skip_while(|(key, _)| after.is_some_and(|after| *key == after));
-        let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(limit);
-        Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
+        Ok(page_of(&self.0.lock().values, prefix, after, limit))
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        Box::new(Values(self.0.lock().values.clone()))
     }
 
     fn commit(&self, changes: &Changes) -> Result<(), StoreError> {

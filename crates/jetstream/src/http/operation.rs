@@ -26,6 +26,8 @@ pub const OPERATIONS: &[&str] = &[
     "health",
     "ready",
     "metrics",
+    "backup",
+    "backup_list",
     "preflight",
     "other",
 ];
@@ -56,6 +58,8 @@ fn named<'a>(method: &Method, path: &'a str, query: &str) -> &'a str {
         "/healthz" => "health",
         "/readyz" => "ready",
         "/metrics" => "metrics",
+        "/admin/v1/backups" => "backup_list",
+        path if path.starts_with("/admin/v1/backups/") => "backup",
         path => {
             let method = path.strip_prefix(XRPC).and_then(|method| method.strip_prefix(METHODS));
             // Names of methods have a large letter in them, and so are none of the others.
@@ -85,6 +89,9 @@ mod tests {
             ("GET /status", "status"),
             ("GET /", "index"),
             ("GET /metrics", "metrics"),
+            ("GET /admin/v1/backups", "backup_list"),
+            ("PUT /admin/v1/backups/daily", "backup"),
+            ("GET /admin/v1/streams", "other"),
             ("OPTIONS /subscribe", "preflight"),
         ] {
             let (method, uri) = request.split_once(' ').expect("a method");

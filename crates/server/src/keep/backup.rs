@@ -215,7 +215,11 @@ pub(super) fn prepare(disk: &dyn Disk, target: &Path) -> Result<(), KeepFault> {
 }
 
 /// Whether backups can be made in `folder`, of what is in `data`: makes it, and tries a file in it.
-pub(crate) fn try_folder(disk: &dyn Disk, folder: &Path, data: &Path) -> Result<(), KeepFault> {
+///
+/// # Errors
+///
+/// [`KeepFault::Inside`] if one lies in the other, or what the disk refuses.
+pub fn try_folder(disk: &dyn Disk, folder: &Path, data: &Path) -> Result<(), KeepFault> {
     refuse_overlap(data, folder)?;
     disk.create_dir_all(folder).map_err(KeepFault::disk(folder))?;
     let tried = folder.join(TRIED);

@@ -1,12 +1,16 @@
 //! Operator calls over HTTP: taking a backup of the running server, and naming those that are there.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use alluvium_http::{Body, Request, Response, discard, error_response};
+use alluvium_http::{Body, Handler, Request, Response, discard, error_response};
+use alluvium_jetstream_archive::Archive;
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{KeepFault, Keeper};
 use crate::causes::Causes;
+use crate::sight::Sight;
+use crate::watch::watch_backups;
 
 /// Where backups are.
 pub(crate) const BACKUPS_PATH: &str = "/admin/v1/backups";
@@ -65,6 +69,31 @@ impl Backups {
                 response
             }
         }
+    }
+}
+
+/// The surface of a Jetstream, with that of its backups before it.
+#[derive(Debug)]
+pub struct WithBackups<H> {
+    inner: H,
+    backups: Backups,
+}
+
+impl<H> WithBackups<H> {
+    /// `inner`, and backups of `archive` in `folder`, which are counted in `sight`. Without a folder there are none.
+    pub fn of_archive(inner: H, folder: Option<PathBuf>, archive: &Archive, sight: &Sight) -> Self {
+        let keeper = folder.map(|folder| Arc::new(Keeper::of_archive(folder, archive.clone())));
+        watch_backups(sight, keeper.as_ref());
+        Self { inner, backups: Backups::new(keeper) }
+    }
+}
+
+impl<H: Handler> Handler for WithBackups<H> {
+    async fn handle(&self, request: Request) -> Response {
+        if Backups::is_owned(request.uri().path()) {
+            return Box::pin(self.backups.handle(request)).await;
+        }
+        self.inner.handle(request).await
     }
 }
 

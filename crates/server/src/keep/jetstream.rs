@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use alluvium_env::{Disk, Env, Finding};
-use alluvium_jetstream_archive::{Checked, FjallStore, PENDING_LOG, Store, StoreError};
+use alluvium_jetstream_archive::{Archive, Checked, FjallStore, PENDING_LOG, Store, StoreError};
 use alluvium_jss::SegmentIndex;
 
 use super::backup::{copy_what_reads, link_or_copy};
@@ -40,6 +40,15 @@ pub(super) fn copy_closed(
     }
     copy_tree(disk, &dir.join(meta), &target.join(meta))?;
     Ok(linked)
+}
+
+/// Copies the archive of a running Jetstream, as of one moment; the bytes that are linked. When this returns nobody has the
+/// copy's metadata open any more, so that its files stay as they are.
+pub(super) fn copy_open(archive: &Archive, target: &Path) -> Result<u64, KeepFault> {
+    let (segments, meta) = JETSTREAM;
+    let store = FjallStore::open(&target.join(meta))
+        .map_err(|error| KeepFault::Archive(StoreError(error.to_string()).into()))?;
+    Ok(archive.backup(&target.join(segments), &store)?.linked_bytes)
 }
 
 /// Copies a folder with all that is in it.

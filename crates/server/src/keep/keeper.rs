@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alluvium_env::{DiskLock, Env};
+use alluvium_jetstream_archive::Archive;
 use alluvium_streams::Backend;
 use parking_lot::Mutex;
 
 use super::backup::{Taken, assemble, copy_store, prepare};
 use super::check::read_manifest;
 use super::manifest::{Kind, MANIFEST_NAME};
-use super::{DATA, FEEDS, KeepFault};
+use super::{DATA, FEEDS, KeepFault, jetstream};
 use crate::causes::Causes;
 
 /// Longest name of a backup.
@@ -48,15 +49,24 @@ struct Counters {
 pub(crate) struct Keeper {
     env: Env,
     folder: PathBuf,
-    backend: Backend,
-    /// The file of a SQLite store.
-    store: Option<PathBuf>,
-    /// The folder of feeds.
-    feeds: PathBuf,
-    /// Whether this server serves them. If not, there may be some all the same.
-    serves_feeds: bool,
+    source: Source,
     turn: Mutex<()>,
     counters: Counters,
+}
+
+/// What is copied.
+#[derive(Debug)]
+enum Source {
+    Server {
+        backend: Backend,
+        /// The file of a SQLite store.
+        store: Option<PathBuf>,
+        /// The folder of feeds.
+        feeds: PathBuf,
+        /// Whether this server serves them. If not, there may be some all the same.
+        serves_feeds: bool,
+    },
+    Jetstream(Archive),
 }
 
 impl Keeper {
@@ -69,8 +79,16 @@ impl Keeper {
         (data_dir, serves_feeds): (&Path, bool),
     ) -> Self {
         let feeds = data_dir.join(FEEDS);
-        let (turn, counters) = (Mutex::default(), Counters::default());
-        Self { env, folder, backend, store, feeds, serves_feeds, turn, counters }
+        Self::of(env, folder, Source::Server { backend, store, feeds, serves_feeds })
+    }
+
+    /// Backups of the archive of a Jetstream go to `folder`.
+    pub(crate) fn of_archive(folder: PathBuf, archive: Archive) -> Self {
+        Self::of(archive.env().clone(), folder, Source::Jetstream(archive))
+    }
+
+    fn of(env: Env, folder: PathBuf, source: Source) -> Self {
+        Self { env, folder, source, turn: Mutex::default(), counters: Counters::default() }
     }
 
     /// Takes a backup; blocks until it is durable.
@@ -111,18 +129,28 @@ impl Keeper {
 
     fn assemble(&self, name: &str) -> Result<Taken, KeepFault> {
         let disk = self.env.disk.as_ref();
-        assemble(&self.env, &self.folder.join(name), Kind::Server, |partial| {
+        let kind = match &self.source {
+            Source::Server { .. } => Kind::Server,
+            Source::Jetstream(_) => Kind::Jetstream,
+        };
+        assemble(&self.env, &self.folder.join(name), kind, |partial| {
             let data = partial.join(DATA);
             disk.create_dir_all(&data).map_err(KeepFault::disk(&data))?;
+            let (backend, store, feeds, serves_feeds) = match &self.source {
+                Source::Server { backend, store, feeds, serves_feeds } => {
+                    (backend, store, feeds, *serves_feeds)
+                }
+                Source::Jetstream(archive) => return jetstream::copy_open(archive, &data),
+            };
             let mut linked = 0;
-            if let Backend::Engine(engine) = &self.backend {
+            if let Backend::Engine(engine) = backend {
                 linked = engine.backup(&data)?.linked_bytes;
             }
-            if let Some(store) = &self.store {
+            if let Some(store) = store {
                 copy_store(store, partial)?;
             }
-            let (feeds, target) = (&self.feeds, data.join(FEEDS));
-            if self.serves_feeds {
+            let target = data.join(FEEDS);
+            if serves_feeds {
                 alluvium_feeds::keep::copy(disk, feeds, &target)?;
             } else if alluvium_feeds::keep::is_of_spaces(disk, feeds)? {
                 alluvium_feeds::keep::copy_closed(disk, feeds, &target)?;

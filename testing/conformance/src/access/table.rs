@@ -289,6 +289,8 @@ const JETSTREAM: &[Operation] = &[
     ("GET /readyz", "/readyz", NONE, "", Nothing, &[200, 404, 503]),
     ("GET /metrics", "/metrics", NONE, "", Admin, &[200, 404]),
     ("GET /status", "/status", NONE, "", Admin, &[200]),
+    ("GET /admin/v1/backups", "/admin/v1/backups", NONE, "", Admin, &[404]),
+    ("PUT /admin/v1/backups/{backup}", "/admin/v1/backups/daily", NONE, "", Admin, &[404]),
     ("GET /subscribe", "/subscribe", SOCKET, "", Read, &[101]),
     ("GET /subscribe-v2", "/subscribe-v2", SOCKET, "", Read, &[101]),
     ("GET /streams/events", "/streams/events?offset=-1", NONE, "", Read, &[200]),

@@ -259,7 +259,7 @@ impl Drop for World {
 }
 
 /// All rows in the files of a directory.
-fn stored(dir: &Path) -> Result<Vec<(Told, bool)>> {
+pub(super) fn stored(dir: &Path) -> Result<Vec<(Told, bool)>> {
     let names =
         std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     let mut indexes: Vec<SegmentIndex> =

@@ -15,6 +15,8 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let mut subject = Subject::read("openapi-jetstream.json", BTreeMap::new())?;
     let mut world = World::new(binary, steady(11), SMALL)?;
     world.launch.flags.extend(["--long-poll-timeout", "1"].map(str::to_owned));
+    let backups = world.launch.data_dir.with_extension("backups").display().to_string();
+    world.launch.flags.extend(["--backup-dir".to_owned(), backups]);
     // Enough for segments that feeds no longer give.
     world.run(400)?;
     world.start()?;
@@ -133,8 +135,13 @@ fn own() -> Vec<Trial> {
     let of = |path: &'static str| {
         [trial("GET", path, path, 200), trial("HEAD", path, path, 200), trial("POST", path, path, 405)]
     };
-    let mut trials: Vec<Trial> = ["/healthz", "/readyz", "/metrics"].into_iter().flat_map(of).collect();
+    let (backups, backup) = ("/admin/v1/backups", "/admin/v1/backups/{backup}");
+    let mut trials: Vec<Trial> =
+        ["/healthz", "/readyz", "/metrics", backups].into_iter().flat_map(of).collect();
     trials.extend([
+        trial("PUT", backup, "/admin/v1/backups/daily", 201),
+        trial("PUT", backup, "/admin/v1/backups/daily", 409),
+        trial("PUT", backup, "/admin/v1/backups/daily.partial", 400),
         trial("GET", "/", "/", 200),
         trial("GET", "/status", "/status", 200),
         trial("POST", "/status", "/status", 405),

@@ -55,6 +55,10 @@ pub(crate) struct ServeArgs {
     /// Where everything is kept.
     #[arg(long, value_name = "DIR", default_value = "alluvium-jetstream")]
     pub(super) data_dir: PathBuf,
+    /// Folder that backups of the running server are made in, each in a folder of its own: `docs/operating/backup.md`.
+    /// Finished segments take no room in it if it is on the file system of `--data-dir`. Without it none are made.
+    #[arg(long, value_name = "DIR")]
+    pub(super) backup_dir: Option<PathBuf>,
     /// With an empty archive: begin behind this number of the relay, 0 for all that it still has; else with what comes.
     #[arg(long, value_name = "NUMBER", value_parser = number::<u64>(0..=CURSOR_MAX))]
     pub(super) start_cursor: Option<u64>,
