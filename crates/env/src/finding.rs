@@ -23,7 +23,7 @@ pub enum FindingKind {
     Fault,
     /// The system failed an operation, so that something was not looked at. Whether anything is wrong is not known.
     Unread,
-    /// What a crash may leave behind, and a start puts in order.
+    /// What a crash may leave behind, or an earlier version of the program, and a start puts in order.
     Crash,
     /// What is none of ours, or is in nobody's way. It stays as it is.
     Stray,

@@ -260,7 +260,17 @@ fn cbor_message<E: std::fmt::Debug>(error: &ciborium::de::Error<E>) -> String {
     match error {
         ciborium::de::Error::Io(_) => "the message breaks off".to_owned(),
         ciborium::de::Error::Syntax(at) => format!("no CBOR at byte {at}"),
-        ciborium::de::Error::Semantic(_, message) => message.clone(),
+        ciborium::de::Error::Semantic(_, message) => in_our_words(message),
         ciborium::de::Error::RecursionLimitExceeded => "nested too deep".to_owned(),
+    }
+}
+
+/// What the reader of CBOR has expected, in the words of JSON's reader.
+fn in_our_words(message: &str) -> String {
+    let words = [("map", "an object"), ("array", "a list"), ("str", "a text"), ("string", "a text")];
+    let (what, expected) = message.rsplit_once(", expected ").unwrap_or((message, ""));
+    match words.iter().find(|(word, _)| *word == expected) {
+        Some((_, ours)) => format!("{what}, expected {ours}"),
+        None => message.to_owned(),
     }
 }

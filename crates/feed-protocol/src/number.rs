@@ -72,6 +72,10 @@ impl Visitor<'_> for SignedVisitor {
         self.visit_i64(number as i64)
     }
 
+    fn visit_none<E: de::Error>(self) -> Result<Signed, E> {
+        Err(E::invalid_type(de::Unexpected::Other("null"), &self))
+    }
+
     fn visit_str<E: de::Error>(self, _text: &str) -> Result<Signed, E> {
         Err(E::custom("a number is written as text"))
     }

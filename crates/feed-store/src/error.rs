@@ -37,6 +37,16 @@ pub enum StoreError {
         /// What this program knows.
         known: i64,
     },
+    /// The file was made by an earlier version, and is not opened in a way that brings it up to date.
+    #[error(
+        "the database has schema version {found}, this program works with {known}: a start that can write brings it there"
+    )]
+    Older {
+        /// What the file has.
+        found: i64,
+        /// What this program works with.
+        known: i64,
+    },
     /// A file or folder beside the database can't be used.
     #[error("cannot use {what}: {error}")]
     File {
@@ -75,6 +85,7 @@ impl StoreError {
             | Self::Damaged { .. }
             | Self::Inconsistent(_)
             | Self::Newer { .. }
+            | Self::Older { .. }
             | Self::NoFile(_)
             | Self::Poisoned => false,
         }
@@ -101,6 +112,7 @@ impl StoreError {
             ),
             Self::Inconsistent(_)
             | Self::Newer { .. }
+            | Self::Older { .. }
             | Self::File { .. }
             | Self::NoFile(_)
             | Self::Poisoned => false,

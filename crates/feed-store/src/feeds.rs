@@ -144,6 +144,12 @@ pub fn get(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
     connection.prepare_cached(&sql)?.query_row([private_id], |row| Ok(from_row(row)))?
 }
 
+/// As [`get`], without its check: for files of before there were any.
+pub(crate) fn get_unchecked(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
+    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE feedPrivateId = ?1");
+    connection.prepare_cached(&sql)?.query_row([private_id], |row| Ok(from_row_unchecked(row)))?
+}
+
 /// Makes the row of a feed that is only known by name.
 pub fn create(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Feed> {
     connection

@@ -23,6 +23,7 @@ pub mod spaces;
 pub use database::{Database, Durability, empty, names};
 pub use error::{StoreError, StoreResult};
 pub use page::{Page, PageLimits, Selection};
+pub use schema::known as known_version;
 pub use seal::{Cypher, SealError};
 
 /// Re-exported so that users of this crate put statements together with the same version.

@@ -192,12 +192,67 @@ ALTER TABLE feeds ADD COLUMN rowCheck INTEGER;
 ALTER TABLE spaces ADD COLUMN rowCheck INTEGER;
 ";
 
+/// The version since which every row has its checks.
+pub(crate) const CHECKED_SINCE: i64 = 8;
+
+/// The version that this program works with.
+pub fn known() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// The version of a file that has tables.
+///
+/// # Errors
+///
+/// [`StoreError::Newer`] if it is not known here.
+pub(crate) fn version(connection: &Connection) -> StoreResult<i64> {
+    let sql = "SELECT coalesce(max(version), 0) FROM migrations";
+    let (found, known): (i64, _) = (connection.query_row(sql, [], |row| row.get(0))?, known());
+    match found {
+        ..1 => Err(StoreError::Corrupt("no schema version".to_owned())),
+        _ if found > known => Err(StoreError::Newer { found, known }),
+        _ => Ok(found),
+    }
+}
+
 /// Whether a file has just the steps that are known here.
 pub(crate) fn check(connection: &Connection) -> StoreResult<()> {
-    let found: i64 =
-        connection.query_row("SELECT coalesce(max(version), 0) FROM migrations", [], |row| row.get(0))?;
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
-    if found == known { Ok(()) } else { Err(StoreError::Newer { found, known }) }
+    let (found, known) = (version(connection)?, known());
+    if found == known { Ok(()) } else { Err(StoreError::Older { found, known }) }
+}
+
+/// What later steps have added of what a check of a file reads: table, column, its value where it is missing, and the
+/// version since which it is there.
+const ADDED: &[(&str, &str, &str, i64)] = &[
+    ("feeds", "lastTimestamp", "NULL", 3),
+    ("feeds", "nameCheck", "NULL", 7),
+    ("feeds", "rowCheck", "NULL", 7),
+    ("blocks", "rowCheck", "NULL", 7),
+    ("blocks", "placeCheck", "NULL", 7),
+    ("spaces", "rowCheck", "NULL", 7),
+    ("subscriptions", "awaitedFeedIds", "'[]'", 5),
+];
+/// Since when checks outlive their blocks.
+const PRUNED_CHECKS_SINCE: i64 = 4;
+
+/// Lays views over the tables of an older file, for this connection alone, in which nothing is missing that a check reads.
+/// The file stays as it is; the connection only reads from then on.
+pub(crate) fn overlay(connection: &Connection, version: i64) -> StoreResult<()> {
+    let mut sql = String::from("PRAGMA query_only = false; PRAGMA temp_store = MEMORY;");
+    for table in ["feeds", "blocks", "spaces", "subscriptions"] {
+        let missing = ADDED.iter().filter(|(of, _, _, since)| *of == table && *since > version);
+        let columns: String =
+            missing.flat_map(|(_, column, value, _)| [", ", *value, " AS ", *column]).collect();
+        if !columns.is_empty() {
+            // A view has what its table has, and these.
+            sql.extend(["CREATE TEMP VIEW ", table, " AS SELECT *", &columns, " FROM main.", table, ";"]);
+        }
+    }
+    if version < PRUNED_CHECKS_SINCE {
+        sql += "CREATE TEMP VIEW prunedChecks AS SELECT 0 AS spaceKey, 0 AS position, 0 AS positionCheck WHERE false;";
+    }
+    sql += "PRAGMA query_only = true;";
+    Ok(connection.execute_batch(&sql)?)
 }
 
 /// Runs the steps that a file has not seen yet.
@@ -207,7 +262,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {
         .execute_batch("CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY) STRICT")?;
     let found: i64 =
         transaction.query_row("SELECT coalesce(max(version), 0) FROM migrations", [], |row| row.get(0))?;
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let known = known();
     if found > known {
         return Err(StoreError::Newer { found, known });
     }

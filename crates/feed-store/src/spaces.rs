@@ -5,7 +5,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::rowcheck::{self, number, text};
-use crate::{StoreError, StoreResult};
+use crate::{StoreError, StoreResult, schema};
 
 /// A space, as stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,11 +44,20 @@ const COVERED: usize = 7;
 ///
 /// [`StoreError::Inconsistent`] if it does not say what was written.
 pub fn find(connection: &Connection, id: &Id) -> StoreResult<Option<Space>> {
+    find_row(connection, id, true)
+}
+
+/// As [`find`], without its check: for files of before there were any.
+pub(crate) fn find_unchecked(connection: &Connection, id: &Id) -> StoreResult<Option<Space>> {
+    find_row(connection, id, false)
+}
+
+fn find_row(connection: &Connection, id: &Id, is_checked: bool) -> StoreResult<Option<Space>> {
     let sql = format!("SELECT {COLUMNS} FROM spaces WHERE spaceId = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([id.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    if !rowcheck::is_at(row, COVERED, rowcheck::of_columns(row, 0..COVERED)?)? {
+    if is_checked && !rowcheck::is_at(row, COVERED, rowcheck::of_columns(row, 0..COVERED)?)? {
         return Err(StoreError::Inconsistent(format!("the row of space `{id}` is not what was written")));
     }
     space(row, id).map(Some)
@@ -66,8 +75,13 @@ pub(crate) fn write_checks(connection: &Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Takes the tokens of all spaces away.
+/// Takes the tokens of all spaces away. A file of an older version stays one.
 pub(crate) fn forget_tokens(connection: &Connection) -> StoreResult<()> {
+    if schema::version(connection)? < schema::CHECKED_SINCE {
+        // What there is of checks is written with those of all other rows.
+        connection.execute("UPDATE spaces SET serverToken = NULL", [])?;
+        return Ok(());
+    }
     connection.execute("UPDATE spaces SET serverToken = NULL, rowCheck = NULL", [])?;
     write_checks(connection)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{ErrorCode, Id};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
@@ -19,7 +19,28 @@ use crate::survey::SurveyedSpace;
 #[derive(Debug, Default)]
 struct Open {
     spaces: HashMap<Id, (Arc<Space>, u64)>,
+    /// Those that are being opened and have a place, and whether it is among those that are there.
+    opening: HashMap<Id, bool>,
     uses: u64,
+}
+
+impl Open {
+    fn find(&mut self, id: &Id) -> Option<Arc<Space>> {
+        let (space, used) = self.spaces.get_mut(id)?;
+        self.uses += 1;
+        *used = self.uses;
+        Some(Arc::clone(space))
+    }
+}
+
+/// What there is for a space that is to be opened.
+enum Place {
+    /// A place, which is taken.
+    Kept,
+    /// None, and it needs none: it isn't there.
+    Passing,
+    /// Perhaps one, when another space has been opened.
+    Wait,
 }
 
 /// The open spaces of a folder.
@@ -29,7 +50,30 @@ pub(crate) struct Cache {
     env: Env,
     options: Arc<Options>,
     open: Mutex<Open>,
+    /// Told whenever a space has been opened, or was not.
+    opened: Condvar,
     counts: Arc<Counters>,
+}
+
+/// One that opens a space. Whatever comes of it, others may go on when this ends.
+struct Opening<'a> {
+    cache: &'a Cache,
+    id: &'a Id,
+    has_opened: Option<Arc<Space>>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut open = self.cache.open.lock();
+        open.opening.remove(self.id);
+        if let Some(space) = self.has_opened.take() {
+            open.uses += 1;
+            let uses = open.uses;
+            open.spaces.insert(self.id.clone(), (space, uses));
+        }
+        drop(open);
+        self.cache.opened.notify_all();
+    }
 }
 
 impl Cache {
@@ -40,7 +84,7 @@ impl Cache {
         counts: Arc<Counters>,
     ) -> io::Result<Self> {
         let ground = Arc::new(Ground::new(folder, &env, options.spaces_max)?);
-        Ok(Self { ground, env, options, open: Mutex::default(), counts })
+        Ok(Self { ground, env, options, open: Mutex::default(), opened: Condvar::new(), counts })
     }
 
     /// A space that is there.
@@ -51,8 +95,8 @@ impl Cache {
         self.get(id)
     }
 
-    /// The space, opened if it is not. A space is opened under the lock: there is never a second writer of one. One that
-    /// isn't there is empty to its readers.
+    /// The space, opened if it is not. Who wants one that another is opening waits for that, however long it takes: there is
+    /// never a second writer of one. Those who want others don't. One that isn't there is empty to its readers.
     pub(crate) fn get(&self, id: &Id) -> Result<Arc<Space>, Failure> {
         self.open(id, false)
     }
@@ -64,27 +108,51 @@ impl Cache {
 
     fn open(&self, id: &Id, may_make: bool) -> Result<Arc<Space>, Failure> {
         let mut open = self.open.lock();
-        open.uses += 1;
-        let uses = open.uses;
-        if let Some((space, used)) = open.spaces.get_mut(id) {
-            *used = uses;
-            return Ok(Arc::clone(space));
+        loop {
+            if let Some(space) = open.find(id) {
+                return Ok(space);
+            }
+            if !open.opening.contains_key(id) {
+                match self.place(&mut open, id, may_make)? {
+                    Place::Wait => {}
+                    Place::Kept => break,
+                    // Under the lock: it must not come into being meanwhile. It is as empty as one that is kept; who waits at
+                    // it only isn't woken.
+                    Place::Passing => return self.load(id),
+                }
+            }
+            self.opened.wait(&mut open);
         }
+        drop(open);
+        let mut opening = Opening { cache: self, id, has_opened: None };
+        let space = self.load(id)?;
+        opening.has_opened = Some(Arc::clone(&space));
+        Ok(space)
+    }
+
+    fn load(&self, id: &Id) -> Result<Arc<Space>, Failure> {
+        Ok(Arc::new(Space::open(&self.ground, id, &self.env, &self.options, &self.counts)?))
+    }
+
+    /// Finds a place for a space that is not open, or says that there is none.
+    fn place(&self, open: &mut Open, id: &Id, may_make: bool) -> Result<Place, Failure> {
         let is_there = self.ground.has(self.env.disk.as_ref(), id);
         if !self.options.creates_spaces && !is_there {
             return Err(Failure::refused(ErrorCode::SpaceNotFound, "no such space"));
         }
         // Spaces that aren't there have places of their own: asking for many keeps nobody from one that is.
-        let has_place = make_place(&mut open, is_there || may_make, self.options.open_spaces_max.max(1))?;
-        if !has_place && (is_there || may_make) {
-            return Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"));
+        let is_kept = is_there || may_make;
+        if make_place(open, is_kept, self.options.open_spaces_max.max(1))? {
+            open.opening.insert(id.clone(), is_kept);
+            return Ok(Place::Kept);
         }
-        let space = Arc::new(Space::open(&self.ground, id, &self.env, &self.options, &self.counts)?);
-        // One that isn't kept is as empty as one that is; who waits at it only isn't woken.
-        if has_place {
-            open.spaces.insert(id.clone(), (Arc::clone(&space), uses));
+        match is_kept {
+            false => Ok(Place::Passing),
+            true if open.opening.is_empty() => {
+                Err(Failure::refused(ErrorCode::Overloaded, "too many spaces are open"))
+            }
+            true => Ok(Place::Wait),
         }
-        Ok(space)
     }
 
     /// Removes what has expired of what is kept for spaces that aren't there.
@@ -102,7 +170,7 @@ impl Cache {
         self.ground.name_of(folder)
     }
 
-    /// How many spaces are open. Does not wait: while one is opened, nobody knows.
+    /// How many spaces are open, those that are being opened left out. Does not wait, and so may not know.
     pub(crate) fn open_now(&self) -> Option<usize> {
         self.open.try_lock().map(|open| open.spaces.len())
     }
@@ -118,7 +186,8 @@ impl Cache {
 fn make_place(open: &mut Open, is_there: bool, places: usize) -> Result<bool, Failure> {
     let is_free = |space: &Arc<Space>| Arc::strong_count(space) == 1 && space.is_idle();
     let alike = || open.spaces.iter().filter(|(_, (space, _))| space.exists() == is_there);
-    if alike().count() < places {
+    let opening = open.opening.values().filter(|kind| **kind == is_there).count();
+    if alike().count() + opening < places {
         return Ok(true);
     }
     let oldest = alike().filter(|(_, (space, _))| is_free(space)).min_by_key(|(_, (_, used))| *used);

@@ -180,16 +180,46 @@ pub fn check(disk: &dyn Disk, folder: &Path, report: &mut dyn FnMut(Finding)) ->
             report(Finding::stray(&folder.join(name)));
         }
     }
+    let mut older = Older::default();
     for space in space_folders(disk, folder)? {
-        check_space(disk, &space, &mut checked, report)?;
+        check_space(disk, &space, (&mut checked, &mut older), report)?;
     }
+    older.tell(folder, report);
     Ok(checked)
+}
+
+/// Spaces of older schema versions that a check came by.
+#[derive(Debug, Default)]
+struct Older {
+    spaces: u64,
+    /// The oldest version.
+    version: i64,
+}
+
+impl Older {
+    fn note(&mut self, version: i64) {
+        self.version = if self.spaces == 0 { version } else { self.version.min(version) };
+        self.spaces += 1;
+    }
+
+    /// Tells of them once, however many they are.
+    fn tell(&self, folder: &Path, report: &mut dyn FnMut(Finding)) {
+        let Self { spaces, version } = self;
+        if *spaces > 0 {
+            let known = alluvium_feed_store::known_version();
+            let what = format!(
+                "the databases of {spaces} spaces have an older schema, the oldest version {version}; this program \
+                 writes version {known}. What the older ones do not have, as checks of single rows, was not compared"
+            );
+            report(Finding::of_a_crash(folder, None, what));
+        }
+    }
 }
 
 fn check_space(
     disk: &dyn Disk,
     folder: &Path,
-    checked: &mut Checked,
+    (checked, older): (&mut Checked, &mut Older),
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), KeepError> {
     let file = folder.join(DATABASE);
@@ -224,6 +254,9 @@ fn check_space(
     };
     let found = keep::check(&file, &mut tell);
     let found = found.map_err(|source| KeepError::Store { path: file.clone(), source })?;
+    if let Some(version) = found.older {
+        older.note(version);
+    }
     checked.spaces += 1;
     checked.feeds += found.feeds;
     checked.blocks += found.blocks;

@@ -1,12 +1,15 @@
 //! Messages about subscriptions.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::NAMES_HARD_MAX;
 use crate::{Check, Id, Namespace, RequestId, Token, bounded, number};
 
 /// What a subscriber is sent by itself.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Push {
     /// Nothing.
@@ -16,6 +19,31 @@ pub enum Push {
     Hint,
     /// The blocks themselves, as [`BlocksPushed`](super::BlocksPushed); hints where they are too many.
     Blocks,
+}
+
+impl<'de> Deserialize<'de> for Push {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PushVisitor)
+    }
+}
+
+struct PushVisitor;
+
+impl Visitor<'_> for PushVisitor {
+    type Value = Push;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`none`, `hint` or `blocks`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Push, E> {
+        match text {
+            "none" => Ok(Push::None),
+            "hint" => Ok(Push::Hint),
+            "blocks" => Ok(Push::Blocks),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
 }
 
 /// Stores a selection of feeds, renews or changes one.

@@ -181,3 +181,41 @@ fn an_error_names_the_field_at_fault_in_either_encoding() {
     refused(r#"{"requestId":7}"#, "`requestId`: ");
     refused(r#"{"spaceId":""}"#, "`spaceId`: ");
 }
+
+#[test]
+fn an_error_is_in_the_words_of_the_protocol_and_not_of_whoever_reads() {
+    let of_blocks = [
+        r#"{"blocks":[{"sequence":null,"actorId":"a","data":""}]}"#,
+        r#"{"blocks":"x"}"#,
+        "[]",
+        r#"{"blocks":["x"]}"#,
+    ];
+    let of_subscribe = [
+        r#"{"push":"nope"}"#,
+        r#"{"push":5}"#,
+        r#"{"push":[]}"#,
+        r#"{"push":{}}"#,
+        r#"{"feedIds":5}"#,
+        r#"{"feedIds":[{}]}"#,
+    ];
+    let cases = of_blocks.map(|json| (Operation::Append, json)).into_iter();
+    for (operation, json) in cases.chain(of_subscribe.map(|json| (Operation::Subscribe, json))) {
+        let mut value: ciborium::Value = serde_json::from_str(json).unwrap();
+        make_bytes(&mut value);
+        let mut cbor = Vec::new();
+        ciborium::into_writer(&value, &mut cbor).unwrap();
+        for (encoding, bytes) in [(Encoding::Json, json.as_bytes()), (Encoding::Cbor, &cbor)] {
+            let message = encoding.decode_request(bytes, Some(operation)).unwrap_err().message;
+            for foreign in
+                ["Option", "enum", "variant", "struct", "expected map", "expected str", "expected array"]
+            {
+                assert!(!message.contains(foreign), "{encoding:?} {json}: {message}");
+            }
+            let has_field = json == "[]"
+                || message.starts_with("`push`: ")
+                || message.contains("s[0]")
+                || message.contains("s`: ");
+            assert!(has_field, "{encoding:?} {json}: {message}");
+        }
+    }
+}

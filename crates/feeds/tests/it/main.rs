@@ -15,6 +15,7 @@ mod hidden;
 mod hostile;
 mod http;
 mod model;
+mod older;
 mod plans;
 mod principal;
 mod query;

@@ -3,6 +3,8 @@
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{Database, Durability, StoreError};
 
+use crate::older::back_to;
+
 /// Columns as the protocol has them, with their types, and whether they may be missing.
 const TABLES: &[(&str, &[(&str, &str)])] = &[
     (
@@ -75,21 +77,12 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     let path = folder.path().join("f.sqlite");
     drop(Database::open(&path, Durability::Process).unwrap());
     let connection = Connection::open(&path).unwrap();
-    let older = "ALTER TABLE blocks DROP COLUMN rowCheck; ALTER TABLE blocks DROP COLUMN placeCheck;
-                 ALTER TABLE feeds DROP COLUMN nameCheck; ALTER TABLE feeds DROP COLUMN rowCheck;
-                 ALTER TABLE spaces DROP COLUMN rowCheck;
-                 DROP INDEX subscriptions_owner; ALTER TABLE subscriptions DROP COLUMN address;
-                 ALTER TABLE subscriptions DROP COLUMN awaitedFeedIds;
-                 ALTER TABLE subscriptions DROP COLUMN awaitedBytes;
-                 DROP TABLE settings; DROP TABLE prunedChecks; DROP TABLE refusals; ALTER TABLE replication DROP COLUMN fromTime;
-                 ALTER TABLE feeds DROP COLUMN lastTimestamp;
-                 DELETE FROM migrations WHERE version > 1;
-                 INSERT INTO feeds (feedPrivateId, spaceId, feedId, headPosition) VALUES (1, 's', 'f', 7);
+    let rows = "INSERT INTO feeds (feedPrivateId, spaceId, feedId, headPosition) VALUES (1, 's', 'f', 7);
                  INSERT INTO blocks (spaceKey, feedPrivateId, position, sequence, actorId, insertionTimestamp,
                  timestamp, dataHash, data) VALUES (1, 1, 7, 0, 'a', 0, 42, x'00', x'01');
                  INSERT INTO syncState (spaceId, tailCursor, tailCheck, seenPosition, seenCheck)
                  VALUES ('ahead', 9, NULL, 4, 44), ('behind', 3, 33, 5, 55);";
-    connection.execute_batch(older).unwrap();
+    connection.execute_batch(&format!("{}{rows}", back_to(1))).unwrap();
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);

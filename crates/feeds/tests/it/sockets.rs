@@ -525,7 +525,11 @@ fn more_than_is_pushed_at_once_is_a_hint_and_blocks_follow_again_after_it() {
 #[test]
 fn pages_come_as_a_stream_under_one_name_until_there_are_no_more() {
     let site = Site::anyone();
-    site.authority.append(append((0..100).map(|n| block("f", "a", n, "x")).collect()));
+    // More than sockets hold, so that the stream cannot end before anybody reads.
+    let data = "x".repeat(256 * 1024);
+    for n in 0..100 {
+        site.authority.append(append(vec![block("f", "a", n, &data)]));
+    }
     let mut talk = Talk::open(&site, ONE_SPACE, Encoding::Json);
     // A stream that is over before the second request is read has freed its name; then once more.
     let was_refused = (0..20).any(|_| {

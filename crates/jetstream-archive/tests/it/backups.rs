@@ -64,6 +64,8 @@ fn holds(world: &World, number: usize, last: u64) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Whatever is pending, in blocks or sealed when it is taken: a copy ends where the log then ended, and what comes later,
     /// the sealing of the segment that was active included, changes nothing in it.
     #[test]

@@ -86,7 +86,7 @@ families! {
     RECOVERED_SEGMENTS = gauge "alluvium_recovered_segments" [] "Journal segments that it replayed.";
 
     // Feeds.
-    FEED_OPEN_SPACES = gauge "alluvium_feed_open_spaces" [] "Spaces that are open; 0 also for a moment while one is being opened.";
+    FEED_OPEN_SPACES = gauge "alluvium_feed_open_spaces" [] "Spaces that are open, without those that are being opened; 0 also for a moment while a place is looked for.";
     FEED_APPENDS = counter "alluvium_feed_appends_total" [] "Appends to spaces that are durable, repeated ones among them.";
     FEED_BLOCKS = counter "alluvium_feed_blocks_total" [] "Their blocks.";
     FEED_QUERIES = counter "alluvium_feed_queries_total" [] "Queries that were answered.";
