@@ -149,7 +149,7 @@ fn a_data_directory_keeps_its_shards_and_any_number_of_reactors_serves_it() {
 fn log_lines_are_written_as_asked_for() {
     for (flags, expected) in [
         ("--log info --log-format json", Some("\"message\":\"stopped\"")),
-        ("--log info --log-format text", Some("INFO alluvium_server::serve: stopped")),
+        ("--log info --log-format text", Some("INFO alluvium_server::stop: stopped")),
         ("--log warn", None),
     ] {
         let mut server = Server::start_with(flags);

@@ -17,6 +17,7 @@ const SERVE: &[Row] = &[
     ("plc", &["", "plc.directory", "wss://plc.directory", "https://:443", "https://h#x"], "`https://host`"),
     ("listen", &["", "localhost", "127.0.0.1", "127.0.0.1:70000"], "socket address"),
     ("data-dir", &[], ""),
+    ("backup-dir", &[], ""),
     ("start-cursor", &["-1", "x", "9223372036854775808"], "from 0 to 9223372036854775807"),
     ("no-backfill", &[], ""),
     ("lossless", &[], ""),
