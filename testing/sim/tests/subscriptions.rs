@@ -494,6 +494,10 @@ impl World {
     fn finish(&mut self) {
         self.start();
         for _ in 0..400 {
+            // A fault that was planned before can still come.
+            if self.disk.is_down() || !self.is_running() {
+                self.start();
+            }
             self.clock.advance_ms(5_000);
             self.settle();
             while let Some(delivery) = self.sent.pop() {
