@@ -1,7 +1,9 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_http::ResponseBudget;
 use alluvium_jetstream_archive::PlanLimits;
 
 /// How the surface is run.
@@ -55,6 +57,8 @@ pub struct Options {
     pub plans_max: usize,
     /// How long a long-poll of the feed as a stream waits; 25 s.
     pub long_poll_timeout: Duration,
+    /// What the server's responses hold, which says how long the pieces of an event stream are. To be the server's own.
+    pub responses: Arc<ResponseBudget>,
     /// How long an event stream lasts before its client is to come again; one minute.
     pub sse_cycle: Duration,
     /// How long a quiet event stream waits before it sends a comment; 15 s.
@@ -85,6 +89,7 @@ impl Default for Options {
             plan: PlanLimits::default(),
             plans_max: 2,
             long_poll_timeout: Duration::from_secs(25),
+            responses: Arc::new(ResponseBudget::new(256 << 20)),
             sse_cycle: Duration::from_mins(1),
             sse_heartbeat: Duration::from_secs(15),
         }

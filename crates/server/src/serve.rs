@@ -92,10 +92,10 @@ pub fn serve(config: &Config, out: &mut dyn io::Write) -> Result<(), ServeError>
     if doors.set(Doors { streams, feeds: surface, subscriptions: subscribed, admin, backups }).is_err() {
         unreachable!("the doors are put in once");
     }
+    // Before anything says that it is there: whoever waits for that may stop it at once.
+    let signals = runtime.block_on(async { Signals::receive() })?;
     sight.health().recovered();
     runtime.block_on(async {
-        // Before it says that it is there: whoever waits for that may stop it at once.
-        let signals = Signals::receive()?;
         announce(config, &server, &front, own.as_ref(), &store, out);
         tokio::select! {
             () = until_told_to_stop(config, server, &sight, signals) => {}

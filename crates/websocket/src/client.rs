@@ -224,7 +224,8 @@ async fn shake_hands(
         }
         sent = Ok(());
         if read.map_err(failed)? == 0 {
-            return Err(ConnectError::Answer);
+            let why = "the server closed the connection before it had answered";
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)));
         }
         if let Some(why) = plain_refusal_of(&input) {
             return Err(ConnectError::Untrusted { host: address.authority.clone(), why });

@@ -130,15 +130,18 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let jetstream = Jetstream::start(&config(args, room), &env)?;
     keeper.show(&sight);
     let shutdown = Shutdown::new();
+    let options = server_options(args);
     let surface = Surface::with_ingest(
         jetstream.archive().clone(),
         jetstream.probe(),
-        surface_options(args),
+        Options { responses: Arc::clone(&options.responses), ..surface_options(args) },
         shutdown.clone(),
     );
-    let options = server_options(args);
     plumbing(&sight, &options.responses, options.connections_max, &front.counters);
     sight.add(jetstream.shown(&surface));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything says that it is there: whoever waits for that may stop it at once.
+    let mut signals = runtime.block_on(async { Signals::receive() })?;
     sight.health().recovered();
     let shown = access.clone();
     sight.add(move |page| alluvium_server::metrics::access(page, &shown));
@@ -148,10 +151,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let watched = Watched::new(surface, Arc::clone(&sight));
     let server = Server::start_with(listener, watched, options, front.clone(), shutdown)
         .map_err(|error| Failure { message: error.to_string(), code: EXIT_IO })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = runtime.block_on(async {
-        // Before it says that it is there: whoever waits for that may stop it at once.
-        let mut signals = Signals::receive()?;
         announce(args, &front, server.address(), jetstream.archive().next_seq());
         let (failed, signal) = tokio::select! {
             failure = failure(&jetstream) => (Some(failure), None),

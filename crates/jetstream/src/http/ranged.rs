@@ -150,8 +150,11 @@ fn condition(request: &HeaderMap, etag: &str, modified_s: Option<u64>) -> Condit
 
 /// The entity tags of a header; ours have no comma.
 fn tags(request: &HeaderMap, name: header::HeaderName) -> Option<Vec<&str>> {
-    let texts: Vec<&str> = request.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    (!texts.is_empty()).then(|| texts.iter().flat_map(|text| text.split(',')).map(str::trim).collect())
+    let mut texts = request.get_all(name).iter().peekable();
+    texts.peek()?;
+    // A line that is not ASCII has tags that are not ours, which is something else than none.
+    let lines = texts.map(|value| value.to_str().unwrap_or_default());
+    Some(lines.flat_map(|line| line.split(',')).map(str::trim).collect())
 }
 
 /// The part that is asked for; none for the whole.

@@ -31,8 +31,13 @@ use crate::{forms, resolve};
 
 /// Where the stream is.
 pub(super) const PATH: &str = "/streams/events";
-/// Bytes of one answer, give or take an event.
+/// Bytes of one answer, give or take an event. Those of event streams, which may wait for their readers for long, are as long
+/// as [`ResponseBudget::piece_bytes`](alluvium_http::ResponseBudget::piece_bytes) says.
 const PAGE_BYTES: usize = 1024 * 1024;
+/// About what an event takes: so many rows are read at a time that a page is not full long before its last row.
+const ROW_BYTES: usize = 1024;
+/// Rows that are read at a time at least: most of them may not pass a filter.
+const ROWS_MIN: usize = 64;
 /// Reads of one answer that found nothing, at most: then it tells how far it came.
 const EMPTY_READS_MAX: usize = 64;
 
@@ -90,7 +95,7 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
     reader.select(Some(selection(&filter)));
     let mut following = Following { state: Arc::clone(state), filter, reader, client, replay, _room: room };
     match live {
-        Live::No => following.page().await.map(|page| following.whole(&page)),
+        Live::No => following.page(PAGE_BYTES).await.map(|page| following.whole(&page)),
         Live::LongPoll => following.long_poll().await,
         Live::Sse => following.events().await,
     }
@@ -145,11 +150,12 @@ fn token(next: u64) -> String {
 }
 
 impl Following {
-    /// What there is, up to a page of it.
-    async fn page(&mut self) -> Result<Page, Refusal> {
+    /// What there is, up to a page of so many bytes.
+    async fn page(&mut self, bytes_max: usize) -> Result<Page, Refusal> {
+        let rows_max = self.state.options.batch_rows.min(ROWS_MIN.max(bytes_max / ROW_BYTES));
         let mut page = Page { messages: Vec::new(), is_up_to_date: false };
         let mut reads = 0;
-        while page.messages.len() < PAGE_BYTES && reads < EMPTY_READS_MAX {
+        while page.messages.len() < bytes_max && reads < EMPTY_READS_MAX {
             if self.reader.position() >= self.state.archive.next_seq() {
                 page.is_up_to_date = true;
                 break;
@@ -158,13 +164,13 @@ impl Following {
                 self.replay = None;
             }
             let is_cold = self.reader.position() < self.state.archive.hot_floor();
-            let rows = self.reader.next_rows(self.state.options.batch_rows).await?;
+            let rows = self.reader.next_rows(rows_max).await?;
             if is_cold {
                 replayed(&self.state, self.client, &rows.rows).await;
             }
             reads += 1;
             for row in &rows.rows {
-                if page.messages.len() >= PAGE_BYTES {
+                if page.messages.len() >= bytes_max {
                     self.reader.seek(row.seq());
                     break;
                 }
@@ -176,6 +182,11 @@ impl Following {
             }
         }
         Ok(page)
+    }
+
+    /// Bytes of one event of an event stream, give or take a message.
+    fn piece_bytes(&self) -> usize {
+        self.state.options.responses.piece_bytes()
     }
 
     fn shown(&self, row: &alluvium_jetstream_archive::ArchivedRow) -> Option<Bytes> {
@@ -199,7 +210,7 @@ impl Following {
         let _waiting = self.state.admit(self.client)?;
         let until = Instant::now() + self.state.options.long_poll_timeout;
         loop {
-            let page = self.page().await?;
+            let page = self.page(PAGE_BYTES).await?;
             if !page.messages.is_empty() {
                 return Ok(self.whole(&page));
             }
@@ -214,7 +225,7 @@ impl Following {
     async fn events(mut self) -> Result<Response, Refusal> {
         let waiting = self.state.admit(self.client)?;
         // Read before the head is sent, so that what cannot be read is refused as such.
-        let first = self.page().await?;
+        let first = self.page(self.piece_bytes()).await?;
         let body = Body::live(async move |feed| {
             let followed = self.follow(feed, first).await;
             drop(waiting);
@@ -235,7 +246,10 @@ impl Following {
         let mut is_first = true;
         loop {
             if is_first || !page.messages.is_empty() {
-                feed.send(self.event(&page)).await;
+                let event = self.event(&page);
+                // Nothing is held twice while its reader takes its time.
+                page.messages = Vec::new();
+                feed.send(event).await;
                 heard = Instant::now();
             } else if heard.elapsed() >= self.state.options.sse_heartbeat {
                 feed.send(Bytes::from_static(HEARTBEAT)).await;
@@ -252,7 +266,7 @@ impl Following {
                     .await;
                 return Ok(());
             }
-            page = self.page().await.map_err(|refusal| BodyError(refusal.to_string()))?;
+            page = self.page(self.piece_bytes()).await.map_err(|refusal| BodyError(refusal.to_string()))?;
         }
     }
 

@@ -276,6 +276,8 @@ async fn a_file_is_as_old_as_it_is_and_asked_for_on_that_condition() {
                 (format!("if-modified-since: {after}\r\n"), 304),
                 (format!("if-modified-since: {before}\r\n"), 200),
                 (format!("if-modified-since: {now}\r\nif-none-match: \"x\"\r\n"), 200),
+                ("if-match: \"\u{e9}\"\r\n".to_owned(), 412),
+                (format!("if-modified-since: {now}\r\nif-none-match: \"\u{e9}\"\r\n"), 200),
                 (format!("if-modified-since: {before}\r\nif-none-match: {etag}\r\n"), 304),
                 (format!("if-unmodified-since: {before}\r\n"), 412),
                 (format!("if-unmodified-since: {now}\r\n"), 200),

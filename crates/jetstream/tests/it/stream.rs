@@ -1,7 +1,9 @@
 //! The feed as a durable stream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use alluvium_http::ResponseBudget;
 use alluvium_jetstream::Options;
 use alluvium_jetstream_wire::Wire;
 use serde_json::Value;
@@ -62,6 +64,33 @@ async fn offsets_lead_through_everything_once() {
         }
         assert_eq!(got.len(), expected, "{filter}");
         assert!(got.is_sorted_by(|a, b| a < b));
+    }
+}
+
+/// A reader that takes nothing holds one piece, and a small one once all of them hold much.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_come_in_pieces_that_the_budget_of_answers_allows() {
+    for (budget, most) in [(usize::MAX, 256 << 10), (0, 16 << 10)] {
+        let responses = Arc::new(ResponseBudget::new(budget));
+        let options = Options { responses, sse_cycle: Duration::ZERO, ..Options::default() };
+        let mut world = World::with(options);
+        world.add(records(1500));
+        world.seal();
+        world.add(records(1500));
+        let (mut got, mut pieces, mut id) = (Vec::new(), Vec::new(), "-1".to_owned());
+        while got.len() < 3000 {
+            let last = format!("last-event-id: {id}\r\n");
+            let answer = world.get("/streams/events?offset=-1&live=sse", &last).await;
+            let text = answer.text();
+            let data = text.lines().find_map(|line| line.strip_prefix("data:")).expect("data");
+            got.extend(seqs(&serde_json::from_str(data).expect("messages")));
+            pieces.push(data.len());
+            id = text.lines().find_map(|line| line.strip_prefix("id:")).expect("an id").trim().to_owned();
+        }
+        assert_eq!(got, (1..=3000).collect::<Vec<u64>>());
+        pieces.pop();
+        let is_right = |len: &usize| (most..most + 1024).contains(len);
+        assert!(!pieces.is_empty() && pieces.iter().all(is_right), "{pieces:?}");
     }
 }
 

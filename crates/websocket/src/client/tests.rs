@@ -76,9 +76,19 @@ async fn other_answers_than_an_upgrade_are_handed_on() {
     );
     assert!(matches!(wrong.await, ConnectError::Handshake(AnswerError::Accept)));
     assert!(matches!(outcome("nonsense\r\n\r\n").await, ConnectError::Answer));
-    assert!(matches!(outcome("").await, ConnectError::Answer));
     let address = connect("http://x", ConnectOptions::default(), Arc::new(OsRandom)).await;
     assert!(matches!(address, Err(ConnectError::Address(_))));
+}
+
+/// A server that goes away, or what stands before one that is not there, is trouble of the network wherever it comes.
+#[tokio::test]
+async fn an_answer_that_ends_too_early_is_trouble_of_the_network() {
+    let whole = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+    for end in 0..whole.len() {
+        let error = outcome(&whole[..end]).await;
+        let ConnectError::Io { source, .. } = &error else { panic!("after {end} bytes: {error}") };
+        assert_eq!(source.kind(), io::ErrorKind::UnexpectedEof, "after {end} bytes: {error}");
+    }
 }
 
 #[tokio::test]
