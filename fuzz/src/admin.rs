@@ -11,7 +11,7 @@ pub const BODIES: [(&str, Body); 1] = [("admin_request", request)];
 /// The input is the query of a list, or the body of what is to be done. It reads or is refused with a reason; a parameter more
 /// that nobody knows has every query refused.
 pub fn request(input: &[u8]) {
-    for operation in ["delete", "trim", "prune-feed"] {
+    for operation in ["delete", "trim", "prune-feed", "delete-space"] {
         if let Err(reason) = check_admin_request(operation, None, input) {
             assert!(!reason.is_empty());
         }

@@ -58,6 +58,7 @@ pub const SERVER: &[Route] = &[
     route("POST", "/admin/v1/delete", ADMIN),
     route("POST", "/admin/v1/trim", ADMIN),
     route("POST", "/admin/v1/prune-feed", ADMIN),
+    route("POST", "/admin/v1/delete-space", ADMIN),
     route("GET", "/v1/stream/{stream}", READ),
     route("POST", "/v1/stream/{stream}", WRITE),
     route("PUT", "/v1/stream/{stream}", WRITE),

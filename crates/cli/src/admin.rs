@@ -1,10 +1,12 @@
 //! `alluvium admin …`: what an operator asks of a running server, page by page, as a table or as JSON.
 
 mod delete;
+mod delete_space;
 mod prune;
 mod table;
 mod trim;
 
+use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -52,6 +54,9 @@ enum AdminCommand {
     /// Remove the old blocks of a feed. Without `--yes` it only says what that would come to.
     #[command(long_about = prune::LONG_ABOUT)]
     PruneFeed(prune::PruneArgs),
+    /// Delete a space of feeds as a whole. Without `--yes` it only says what that would come to.
+    #[command(long_about = delete_space::LONG_ABOUT)]
+    DeleteSpace(delete_space::DeleteSpaceArgs),
 }
 
 /// How much of a list is printed, and how.
@@ -68,6 +73,40 @@ struct ListArgs {
     /// Print the server's JSON object of each item, one a line.
     #[arg(long)]
     json: bool,
+}
+
+/// Whether it is done, and how it is told what came of it.
+#[derive(Debug, Args)]
+struct ActArgs {
+    /// Do it, and not only say what it would come to.
+    #[arg(long)]
+    yes: bool,
+
+    /// Print the server's JSON, an object for each request.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ActArgs {
+    /// Tells what a request came to, as a line or as the server says it. Whether it was the last: lines before that are only
+    /// notes.
+    fn tell(&self, connection: &ConnectionArgs, answer: &Value, line: &str) -> Result<bool, Failure> {
+        let is_last = answer["has_more"] != true;
+        if self.json {
+            print_line(answer)?;
+        } else if is_last {
+            print_line(line)?;
+        } else {
+            connection.notes().note(line);
+        }
+        Ok(is_last)
+    }
+}
+
+/// Prints a line at once.
+fn print_line(line: impl fmt::Display) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }
 
 #[derive(Debug, Args)]
@@ -118,6 +157,7 @@ pub(crate) fn run(args: AdminArgs) -> ExitCode {
         AdminCommand::Delete(args) => delete::run(&connection, &args),
         AdminCommand::Trim(args) => trim::run(&connection, &args),
         AdminCommand::PruneFeed(args) => prune::run(&connection, &args),
+        AdminCommand::DeleteSpace(args) => delete_space::run(&connection, &args),
     })
 }
 

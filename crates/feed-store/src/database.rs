@@ -127,6 +127,16 @@ impl Database {
         Ok(writer.execute_batch("PRAGMA shrink_memory")?)
     }
 
+    /// Writes the file anew without the room that removed rows have left in it, which takes room for what is still there,
+    /// and lets it [`rest`](Self::rest).
+    pub fn shrink(&self) -> StoreResult<()> {
+        let writer = self.writer.lock();
+        self.usable()?;
+        writer.execute_batch("VACUUM").map_err(|error| self.noticed(error.into()))?;
+        drop(writer);
+        self.rest()
+    }
+
     /// Runs one reading transaction on a snapshot.
     pub fn read<T, E: From<StoreError>>(
         &self,

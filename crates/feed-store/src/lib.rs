@@ -8,6 +8,7 @@
 //! real files.
 
 pub mod blocks;
+pub mod clear;
 mod database;
 mod error;
 pub mod feeds;

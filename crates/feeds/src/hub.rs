@@ -135,20 +135,30 @@ impl Listener {
     }
 
     fn merge(&self, space: &Id, subscription: &Id, moved: &[&Moved]) {
+        self.change(space, subscription, |pending| {
+            for moved in moved {
+                pending.position = pending.position.max(moved.position);
+                if pending.feeds.len() < HINT_FEEDS_MAX {
+                    pending.feeds.insert(moved.feed_id.clone());
+                } else if !pending.feeds.contains(&moved.feed_id) {
+                    pending.more += 1;
+                }
+            }
+        });
+    }
+
+    /// A hint that names no feed.
+    fn stir(&self, space: &Id, subscription: &Id, position: u64) {
+        self.change(space, subscription, |pending| pending.position = pending.position.max(position));
+    }
+
+    fn change(&self, space: &Id, subscription: &Id, change: impl FnOnce(&mut Pending)) {
         let mut all = self.pending.lock();
         let key = (space.clone(), subscription.clone());
         if all.len() >= PENDING_MAX && !all.contains_key(&key) {
             return;
         }
-        let pending = all.entry(key).or_default();
-        for moved in moved {
-            pending.position = pending.position.max(moved.position);
-            if pending.feeds.len() < HINT_FEEDS_MAX {
-                pending.feeds.insert(moved.feed_id.clone());
-            } else if !pending.feeds.contains(&moved.feed_id) {
-                pending.more += 1;
-            }
-        }
+        change(all.entry(key).or_default());
         drop(all);
         self.bell.notify_one();
     }
@@ -183,6 +193,16 @@ impl Hub {
             }
             true
         });
+    }
+
+    /// Has everyone ask again, who then finds out that the space is no more, and forgets them. The position is one that
+    /// nobody has seen.
+    pub(crate) fn end(&self, space: &Id, position: u64) {
+        for (subscription, (_, listener)) in self.live.lock().drain() {
+            if let Some(listener) = listener.upgrade() {
+                listener.stir(space, &subscription, position);
+            }
+        }
     }
 
     /// Whether somebody hears of a subscription's feeds.

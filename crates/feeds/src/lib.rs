@@ -10,6 +10,7 @@
 mod append;
 mod cache;
 mod counters;
+mod delete;
 mod failure;
 mod ground;
 pub mod guard;
@@ -32,6 +33,7 @@ mod waiters;
 
 pub use alluvium_feed_protocol::{Id, Limits, limits};
 pub use counters::Counted;
+pub use delete::{DeleteError, Deleted};
 pub use hub::Listener;
 pub use options::{OPEN_SPACES_MAX_DEFAULT, Options, SPACES_MAX_DEFAULT};
 pub use principal::{ClosedGate, Gate, OpenGate, Principal};

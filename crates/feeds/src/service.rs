@@ -281,7 +281,11 @@ impl Service {
             if principal.may_use(id)
                 && let Ok(space) = self.cache.existing(id)
             {
-                spaces.push(space.state()?);
+                match space.state() {
+                    // As one that isn't there: the other spaces of a connection have nothing to do with it.
+                    Err(Failure::Refused(ErrorCode::SpaceDeleted, _)) => {}
+                    state => spaces.push(state?),
+                }
             }
         }
         let limits = self.options.limits.clone();
@@ -330,11 +334,6 @@ impl Service {
         self.counters.pruned(blocks);
     }
 
-    /// Marks a space as deleted: from now on every request about it is told so.
-    pub fn delete_space(&self, space: &Id) -> Result<(), String> {
-        self.with_space(space, Space::delete)
-    }
-
     /// What all spaces take, the largest first. Looks at the files of each: blocks for a while if there are many.
     pub fn survey(&self) -> std::io::Result<Vec<SurveyedSpace>> {
         self.cache.survey()
@@ -343,11 +342,6 @@ impl Service {
     /// The name of the space in a folder that [`survey`](Self::survey) has found; none if that cannot be read now. Blocks.
     pub fn name_of(&self, folder: &str) -> Option<Id> {
         self.cache.name_of(folder)
-    }
-
-    fn with_space<T>(&self, space: &Id, act: impl FnOnce(&Space) -> Result<T, Failure>) -> Result<T, String> {
-        let outcome = self.cache.existing(space).and_then(|open| act(&open));
-        outcome.map_err(|failure| failure.into_response(RequestId::default()).message)
     }
 
     /// Removes expired subscriptions and brings guards up to date. To be called once a minute.

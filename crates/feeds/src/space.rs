@@ -11,7 +11,7 @@ use alluvium_feed_protocol::{
     SubscribeRequest, SubscribeResponse, Token, UnsubscribeRequest,
 };
 use alluvium_feed_store::rusqlite::{Connection, Transaction};
-use alluvium_feed_store::{Database, StoreError, feeds, spaces};
+use alluvium_feed_store::{Database, StoreError, clear, feeds, spaces};
 use parking_lot::Mutex;
 
 use crate::append::Remembered;
@@ -347,17 +347,40 @@ impl Space {
         pruned
     }
 
-    /// Marks the space as deleted; its blocks stay until its folder is removed.
+    /// Marks the space as deleted, if it isn't, and has everybody who waits or listens find out.
     pub(crate) fn delete(&self) -> Result<(), Failure> {
         let now_ms = self.env.clock.now_ms();
-        self.existing()?.write::<_, Failure>(|transaction| {
-            let mut space = spaces::find_or_create(transaction, &self.id)?;
-            space.deleted_at.get_or_insert(now_ms);
-            Ok(spaces::update(transaction, &space)?)
+        let mut remembered = self.remembered.lock();
+        remembered.forget();
+        let beyond = self.existing()?.write::<_, Failure>(|transaction| {
+            let mut space = self.stored_row(transaction)?;
+            if space.deleted_at.is_none() {
+                space.deleted_at = Some(now_ms);
+                spaces::update(transaction, &space)?;
+            }
+            Ok(space.next_position)
         })?;
+        drop(remembered);
         self.generation.fetch_add(1, Ordering::Release);
         self.waiters.wake_all();
+        self.hub.end(&self.id, beyond);
         Ok(())
+    }
+
+    /// What it has, deleted or not.
+    pub(crate) fn amount(&self) -> Result<clear::Amount, Failure> {
+        self.existing()?.read(|connection| Ok(clear::count(connection, &self.stored_row(connection)?)?))
+    }
+
+    /// Removes blocks of a deleted space, no more than so many; what went, and whether there is more.
+    pub(crate) fn remove(&self, blocks_max: u64) -> Result<(clear::Amount, bool), Failure> {
+        self.existing()?
+            .write(|transaction| Ok(clear::remove(transaction, &self.stored_row(transaction)?, blocks_max)?))
+    }
+
+    /// Gives back the room of what was removed.
+    pub(crate) fn shrink(&self) -> Result<(), Failure> {
+        Ok(self.existing()?.shrink()?)
     }
 
     /// Removes what has expired, brings the guard up to date, and gives back what the space took if nobody
@@ -409,12 +432,17 @@ impl Space {
     }
 
     fn row(&self, connection: &Connection) -> Result<spaces::Space, Failure> {
-        let found = spaces::find(connection, &self.id)?;
-        let space = found.ok_or_else(|| Failure::refused(ErrorCode::SpaceNotFound, "no such space"))?;
+        let space = self.stored_row(connection)?;
         if space.deleted_at.is_some() {
             return Err(Failure::refused(ErrorCode::SpaceDeleted, "the space is deleted"));
         }
         Ok(space)
+    }
+
+    /// The row of the space, deleted or not.
+    fn stored_row(&self, connection: &Connection) -> Result<spaces::Space, Failure> {
+        let found = spaces::find(connection, &self.id)?;
+        found.ok_or_else(|| Failure::refused(ErrorCode::SpaceNotFound, "no such space"))
     }
 }
 

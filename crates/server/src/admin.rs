@@ -1,11 +1,13 @@
 //! What an operator asks of a running server: which streams and spaces there are by size, idleness or place, the deletion of
-//! all streams under a prefix, the end of the beginning of one, and that of a feed. What `alluvium admin` speaks to.
+//! all streams under a prefix, the end of the beginning of one, that of a feed, and that of a whole space. What
+//! `alluvium admin` speaks to.
 //!
 //! Every answer is bounded: a page has a limit, a deletion ends so many streams at most, or blocks, and is asked for again
 //! for the rest.
 //! Each look goes through all streams under its prefix, on a thread that may block.
 
 mod delete;
+mod delete_space;
 mod prune;
 mod query;
 mod refusal;
@@ -19,11 +21,12 @@ use std::time::Duration;
 
 use alluvium_engine::Engine;
 use alluvium_env::Clock;
-use alluvium_feeds::Service;
+use alluvium_feeds::{Id, Service};
 use alluvium_http::{Body, BodyBudget, CollectLimits, Request, Response, collect};
 use alluvium_streams::Backend;
 use http::header::EXPECT;
 use http::{HeaderValue, Method, StatusCode, header};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::refusal::Refusal;
@@ -40,13 +43,14 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const BODIES_BYTES_MAX: usize = 1024 * 1024;
 
 /// The names of its operations, in the order of [`operation`].
-pub(crate) const OPERATIONS: [&str; 7] = [
+pub(crate) const OPERATIONS: [&str; 8] = [
     "admin_streams",
     "admin_totals",
     "admin_delete",
     "admin_spaces",
     "admin_trim",
     "admin_prune_feed",
+    "admin_delete_space",
     "admin_other",
 ];
 
@@ -59,7 +63,8 @@ pub(crate) fn operation(method: &Method, path: &str) -> usize {
         (&Method::GET | &Method::HEAD, "spaces") => 3,
         (&Method::POST, "trim") => 4,
         (&Method::POST, "prune-feed") => 5,
-        _ => 6,
+        (&Method::POST, "delete-space") => 6,
+        _ => 7,
     }
 }
 
@@ -94,7 +99,7 @@ impl Admin {
         let what = request.uri().path().strip_prefix(ADMIN_MOUNT).unwrap_or_default().to_owned();
         let allowed = match what.as_str() {
             "streams" | "totals" | "spaces" => "GET, HEAD",
-            "delete" | "trim" | "prune-feed" => "POST",
+            "delete" | "trim" | "prune-feed" | "delete-space" => "POST",
             _ => return Err(Refusal::NoSuchResource),
         };
         if !allowed.split(", ").any(|method| method == request.method().as_str()) {
@@ -127,6 +132,11 @@ impl Admin {
                 let feeds = self.feeds.clone().ok_or(Refusal::NoFeeds)?;
                 blocking(move || prune::run(&feeds, &asked, now_ms)).await?
             }
+            "delete-space" => {
+                let asked = delete_space::Asked::parse(&self.body(request).await?)?;
+                let feeds = self.feeds.clone().ok_or(Refusal::NoFeeds)?;
+                blocking(move || delete_space::run(&feeds, &asked, now_ms)).await?
+            }
             _ => {
                 let asked = delete::Asked::parse(&self.body(request).await?)?;
                 delete::run(self.engine()?, asked, now_ms).await
@@ -154,6 +164,20 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::Stopping)
 }
 
+/// Reads a body that is an object.
+fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    // Fields without their names would be understood as well.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refusal::Body("expected an object".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| Refusal::Body(error.to_string()))
+}
+
+/// What a field of a body names.
+fn id(field: &str, text: &str) -> Result<Id, Refusal> {
+    Id::parse(text).map_err(|error| Refusal::Body(format!("`{field}`: {error}")))
+}
+
 fn json(value: &Value) -> Response {
     let mut response = http::Response::new(Body::full(format!("{value}\n")));
     *response.status_mut() = StatusCode::OK;
@@ -164,7 +188,7 @@ fn json(value: &Value) -> Response {
 }
 
 /// Whether a request of an operator reads: the query of a list (`streams`, `totals`, `spaces`), or the body of what is to be done
-/// (`delete`, `trim`, `prune-feed`). Nothing is done, and no server is needed.
+/// (`delete`, `trim`, `prune-feed`, `delete-space`). Nothing is done, and no server is needed.
 ///
 /// # Errors
 ///
@@ -177,6 +201,7 @@ pub fn check_admin_request(operation: &str, query: Option<&str>, body: &[u8]) ->
         "delete" => delete::Asked::parse(body).map(drop),
         "trim" => trim::Asked::parse(body).map(drop),
         "prune-feed" => prune::Asked::parse(body).map(drop),
+        "delete-space" => delete_space::Asked::parse(body).map(drop),
         _ => Err(Refusal::NoSuchResource),
     };
     read.map_err(|refusal| refusal.to_string())

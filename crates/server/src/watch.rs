@@ -150,6 +150,7 @@ mod tests {
             ("POST /admin/v1/delete", "admin_delete"),
             ("POST /admin/v1/trim", "admin_trim"),
             ("POST /admin/v1/prune-feed", "admin_prune_feed"),
+            ("POST /admin/v1/delete-space", "admin_delete_space"),
             ("DELETE /admin/v1/streams", "admin_other"),
             ("POST /v1/stream/metrics", "append"),
             ("POST /feeds/v1/spaces/s/append", "feed_append"),

@@ -43,6 +43,7 @@ mod certificates;
 mod check;
 mod clients;
 mod crash;
+mod deleted_spaces;
 mod failed_sync;
 mod feeds;
 mod frames;
@@ -102,7 +103,8 @@ enum Claim {
     Access,
     /// Backups under load, brought back: nothing acknowledged lost, nothing torn, clients of feeds heal.
     Backup,
-    /// What an operator does: rules of retention, lists by size and idleness, totals, deletions by prefix.
+    /// What an operator does: rules of retention, lists by size and idleness, totals, deletions by prefix, of old blocks and
+    /// of spaces.
     Admin,
     /// `kill -9` under load: nothing acknowledged lost, nothing doubled, nothing torn.
     Crash(crash::Options),
@@ -187,6 +189,7 @@ fn run(cli: Cli) -> Result<Report> {
             admin::run(&binary, &mut report)?;
             trims::run(&binary, &mut report)?;
             prunes::run(&binary, &mut report)?;
+            deleted_spaces::run(&binary, &mut report)?;
         }
         Claim::Crash(options) => crash::run(&binary, cli.store, &options, &mut report)?,
         Claim::Feeds(options) => feeds::run(&binary, &options, &mut report)?,

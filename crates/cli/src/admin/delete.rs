@@ -1,13 +1,11 @@
 //! `alluvium admin delete`: all streams under a prefix, in bounded batches.
 
-use std::io::Write as _;
-
 use alluvium_server::words::counted;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::table::bytes;
-use super::{number, post, url};
+use super::{ActArgs, number, post, url};
 use crate::stream::connection::ConnectionArgs;
 use crate::stream::failure::Failure;
 
@@ -24,17 +22,12 @@ pub(super) struct DeleteArgs {
     /// segments.
     prefix: String,
 
-    /// Delete them, and not only say what there is.
-    #[arg(long)]
-    yes: bool,
-
     /// How many streams are deleted with one request.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1000))]
     batch: u64,
 
-    /// Print JSON: what there is, and with `--yes` a line for each batch.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    act: ActArgs,
 }
 
 pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), Failure> {
@@ -42,10 +35,10 @@ pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), 
     let url = url(connection, "delete");
     let found = post(&client, &url, &json!({ "prefix": args.prefix, "dry_run": true }))?;
     let (streams, size) = (number(&found, "streams")?, bytes(&found["bytes"]));
-    if !args.yes {
+    if !args.act.yes {
         let counted =
             format!("{} with {size} would be deleted; `--yes` does it", counted(streams, "streams"));
-        return say(args, &found, &counted);
+        return args.act.tell(connection, &found, &counted).map(drop);
     }
     // Nothing that is created from now on is meant.
     let before_ms = number(&found, "as_of_ms")?;
@@ -59,15 +52,10 @@ pub(super) fn run(connection: &ConnectionArgs, args: &DeleteArgs) -> Result<(), 
         deleted_bytes += number(&batch, "deleted_bytes")?;
         let left = number(&batch, "remaining_streams")?;
         let size = bytes(&json!(deleted_bytes));
-        say(args, &batch, &format!("{} with {size} deleted, {left} left", counted(deleted, "streams")))?;
+        let line = format!("{} with {size} deleted, {left} left", counted(deleted, "streams"));
+        args.act.tell(connection, &batch, &line)?;
         if left == 0 {
             return Ok(());
         }
     }
-}
-
-fn say(args: &DeleteArgs, answer: &Value, line: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = if args.json { writeln!(out, "{answer}") } else { writeln!(out, "{line}") };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }

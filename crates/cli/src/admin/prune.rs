@@ -1,13 +1,12 @@
 //! `alluvium admin prune-feed`: the old blocks of a feed.
 
-use std::io::Write as _;
-
 use alluvium_server::config::parse_time_ms;
+use alluvium_server::words::counted;
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::table::bytes;
-use super::{number, post, url};
+use super::{ActArgs, number, post, url};
 use crate::stream::connection::ConnectionArgs;
 use crate::stream::failure::Failure;
 
@@ -29,13 +28,8 @@ pub(super) struct PruneArgs {
     #[command(flatten)]
     keep: Kept,
 
-    /// Do it, and not only say what it would come to.
-    #[arg(long)]
-    yes: bool,
-
-    /// Print the server's JSON, an object for each request.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    act: ActArgs,
 }
 
 /// What is to stay.
@@ -57,44 +51,32 @@ struct Kept {
 
 pub(super) fn run(connection: &ConnectionArgs, args: &PruneArgs) -> Result<(), Failure> {
     let client = connection.client()?;
-    let mut body = json!({ "space_id": args.space, "feed_id": args.feed, "dry_run": !args.yes });
+    let url = url(connection, "prune-feed");
+    let mut body = json!({ "space_id": args.space, "feed_id": args.feed, "dry_run": !args.act.yes });
     let Kept { keep_blocks, keep_time, from } = &args.keep;
     for (name, value) in [("keep_blocks", keep_blocks), ("keep_ms", keep_time), ("from_position", from)] {
         if let Some(value) = value {
             body[name] = json!(value);
         }
     }
-    let mut out = std::io::stdout().lock();
     let (mut blocks, mut size) = (0, 0);
     loop {
-        let answer = post(&client, &url(connection, "prune-feed"), &body)?;
+        let answer = post(&client, &url, &body)?;
         let from = number(&answer, "from_position")?;
         blocks += number(&answer, "pruned_blocks")?;
         size += number(&answer, "pruned_bytes")?;
-        let is_done = answer["has_more"] != true;
-        if args.json {
-            writeln!(out, "{answer}").map_err(|error| Failure::output(&error))?;
-        } else if is_done {
-            let (size, blocks) = (bytes(&Value::from(size)), count(blocks));
-            let line = if args.yes {
-                format!("{blocks} ({size}) removed: those below position {from}")
-            } else {
-                format!("{blocks} ({size}) would be removed: those below position {from}; `--yes` does it")
-            };
-            writeln!(out, "{line}").map_err(|error| Failure::output(&error))?;
+        let amount = format!("{} ({})", counted(blocks, "blocks"), bytes(&Value::from(size)));
+        let line = if args.act.yes {
+            format!("{amount} removed: those below position {from}")
         } else {
-            connection.notes().note(format_args!("{} removed", count(blocks)));
-        }
-        if is_done {
-            return out.flush().map_err(|error| Failure::output(&error));
+            format!("{amount} would be removed: those below position {from}; `--yes` does it")
+        };
+        if args.act.tell(connection, &answer, &line)? {
+            return Ok(());
         }
         // What has come meanwhile changes nothing of what was meant.
         body = json!({
             "space_id": args.space, "feed_id": args.feed, "dry_run": false, "from_position": from,
         });
     }
-}
-
-fn count(blocks: u64) -> String {
-    if blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") }
 }

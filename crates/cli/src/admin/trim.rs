@@ -1,13 +1,11 @@
 //! `alluvium admin trim`: the beginning of one stream.
 
-use std::io::Write as _;
-
 use alluvium_server::config::{parse_size, parse_time_ms};
 use clap::Args;
 use serde_json::json;
 
 use super::table::{bytes, text};
-use super::{number, post, url};
+use super::{ActArgs, number, post, url};
 use crate::stream::connection::ConnectionArgs;
 use crate::stream::failure::Failure;
 
@@ -26,13 +24,8 @@ pub(super) struct TrimArgs {
     #[command(flatten)]
     keep: Kept,
 
-    /// Do it, and not only say what it would come to.
-    #[arg(long)]
-    yes: bool,
-
-    /// Print the server's JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    act: ActArgs,
 }
 
 /// What is to stay.
@@ -54,7 +47,7 @@ struct Kept {
 
 pub(super) fn run(connection: &ConnectionArgs, args: &TrimArgs) -> Result<(), Failure> {
     let client = connection.client()?;
-    let mut body = json!({ "path": args.path, "dry_run": !args.yes });
+    let mut body = json!({ "path": args.path, "dry_run": !args.act.yes });
     let Kept { keep_bytes, keep_time, from } = &args.keep;
     if let Some(bytes) = keep_bytes {
         body["keep_bytes"] = json!(bytes);
@@ -72,12 +65,10 @@ pub(super) fn run(connection: &ConnectionArgs, args: &TrimArgs) -> Result<(), Fa
         Some(hold) => format!("; what follows its {hold} stays"),
         None => String::new(),
     };
-    let line = if args.yes {
+    let line = if args.act.yes {
         format!("{size} given up, the stream begins at {begins}{held}")
     } else {
         format!("{size} would be given up, the stream would begin at {begins}{held}; `--yes` does it")
     };
-    let mut out = std::io::stdout().lock();
-    let written = if args.json { writeln!(out, "{answer}") } else { writeln!(out, "{line}") };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+    args.act.tell(connection, &answer, &line).map(drop)
 }

@@ -17,7 +17,7 @@ pub(crate) fn damage(authority: &mut Authority, sql: &str) {
 }
 
 /// What a check says is wrong.
-fn faults(authority: &Authority) -> Vec<String> {
+pub(crate) fn faults(authority: &Authority) -> Vec<String> {
     let mut faults = Vec::new();
     let disk = alluvium_env::RealDisk;
     keep::check(&disk, authority.folder.path(), &mut |finding| {

@@ -6,6 +6,7 @@ mod append;
 mod behaviours;
 mod bits;
 mod damage;
+mod deleted;
 mod events;
 mod exchanges;
 mod greetings;

@@ -15,6 +15,7 @@ const OTHERS: &[&str] = &[
     "UPDATE blocks SET position = NULL WHERE spaceKey = ?1 AND position > ?2",
     "SELECT min(position) FROM blocks WHERE feedPrivateId = ?1",
     "DELETE FROM blocks WHERE feedPrivateId = ?1 AND position < ?2",
+    "DELETE FROM blocks WHERE spaceKey = ?1 AND position < ?2",
     "SELECT nextPosition FROM spaces WHERE spaceId = ?1",
     "SELECT feedPrivateId FROM feeds INDEXED BY feeds_pruned WHERE spaceId = ?1 AND prunedBelow > ?2 + 1",
     "DELETE FROM subscriptions WHERE expiresAt <= ?1",

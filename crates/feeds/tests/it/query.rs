@@ -206,15 +206,6 @@ fn listings_come_in_pages_by_name() {
 }
 
 #[test]
-fn a_deleted_space_says_so() {
-    let authority = filled();
-    authority.service().delete_space(&id("space")).unwrap();
-    authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceDeleted);
-    let request = Request::Append(append(vec![block("f", "a", 0, "x")]));
-    authority.refused(request, ErrorCode::SpaceDeleted);
-}
-
-#[test]
 fn a_listing_tells_the_authors_clock_in_the_last_block_of_each_feed() {
     let authority = Authority::new();
     let mut late = block("f", "b", 9, "x");

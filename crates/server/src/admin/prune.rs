@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
+use super::{id, object};
 
 /// About how many blocks one request removes. Each takes a moment of the space's writer; the rest is for the next request.
 const BLOCKS_MAX: u64 = 50_000;
@@ -46,15 +47,7 @@ impl Asked {
     /// Reads a body. What is misspelled or stands twice is refused: left out, it could mean more than was wanted.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let refused = |message: &str| Refusal::Body(message.to_owned());
-        // Fields without their names would be understood as well.
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(refused("expected an object"));
-        }
-        let fields: Fields =
-            serde_json::from_slice(body).map_err(|error| Refusal::Body(error.to_string()))?;
-        let named = |name: &str, text: &str| {
-            Id::parse(text).map_err(|error| Refusal::Body(format!("`{name}`: {error}")))
-        };
+        let fields: Fields = object(body)?;
         let to = match (fields.keep_blocks, fields.keep_ms, fields.from_position) {
             (Some(blocks), None, None) => Keep::Blocks(blocks),
             (None, Some(ms), None) => Keep::LastMs(ms),
@@ -63,8 +56,8 @@ impl Asked {
             _ => return Err(refused("one of `keep_blocks`, `keep_ms` and `from_position` is wanted")),
         };
         Ok(Self {
-            space: named("space_id", &fields.space_id)?,
-            feed: named("feed_id", &fields.feed_id)?,
+            space: id("space_id", &fields.space_id)?,
+            feed: id("feed_id", &fields.feed_id)?,
             to,
             dry_run: fields.dry_run.unwrap_or(true),
         })

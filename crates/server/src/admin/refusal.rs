@@ -1,7 +1,7 @@
 //! Why an operator's request is not answered as hoped.
 
 use alluvium_engine::{LookupError, StorageError, TrimError};
-use alluvium_feeds::PruneError;
+use alluvium_feeds::{DeleteError, PruneError};
 use alluvium_http::{CollectError, Response, error_response};
 use http::{HeaderValue, StatusCode, header};
 
@@ -51,6 +51,8 @@ pub(crate) enum Refusal {
     Offset(TrimError),
     #[error("{0}")]
     Prune(#[from] PruneError),
+    #[error("{0}")]
+    Delete(#[from] DeleteError),
     #[error("stored bytes cannot be read")]
     StoredUnreadable,
     #[error("{0}")]
@@ -120,15 +122,19 @@ impl Refusal {
             Self::Lookup(LookupError::BucketNotFound) => (StatusCode::NOT_FOUND, "bucket_not_found"),
             Self::Lookup(LookupError::Deleted) => (StatusCode::GONE, "deleted"),
             Self::Offset(_) => (StatusCode::BAD_REQUEST, "invalid_offset"),
-            Self::Prune(PruneError::SpaceNotFound) => (StatusCode::NOT_FOUND, "space_not_found"),
+            Self::Prune(PruneError::SpaceNotFound) | Self::Delete(DeleteError::SpaceNotFound) => {
+                (StatusCode::NOT_FOUND, "space_not_found")
+            }
             Self::Prune(PruneError::SpaceDeleted) => (StatusCode::GONE, "space_deleted"),
             Self::Prune(PruneError::FeedNotFound) => (StatusCode::NOT_FOUND, "feed_not_found"),
             Self::Prune(PruneError::Beyond(_)) => (StatusCode::BAD_REQUEST, "invalid_position"),
-            Self::Prune(PruneError::Unusable) => (StatusCode::INTERNAL_SERVER_ERROR, "storage_failed"),
-            Self::Unreadable | Self::StoredUnreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
-            Self::Storage(StorageError::Full) | Self::Prune(PruneError::Full) => {
-                (StatusCode::INSUFFICIENT_STORAGE, "storage_full")
+            Self::Prune(PruneError::Unusable) | Self::Delete(DeleteError::Unusable) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "storage_failed")
             }
+            Self::Unreadable | Self::StoredUnreadable => (StatusCode::INTERNAL_SERVER_ERROR, "read_failed"),
+            Self::Storage(StorageError::Full)
+            | Self::Prune(PruneError::Full)
+            | Self::Delete(DeleteError::Full) => (StatusCode::INSUFFICIENT_STORAGE, "storage_full"),
             Self::Storage(StorageError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::Storage(StorageError::Stopped) | Self::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopped")

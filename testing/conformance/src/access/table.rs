@@ -74,6 +74,7 @@ const SERVER: &[Operation] = &[
         Admin,
         &[404],
     ),
+    ("POST /admin/v1/delete-space", "/admin/v1/delete-space", JSON, r#"{"space_id":"none"}"#, Admin, &[404]),
     ("PUT /v1/stream/{stream}", "/v1/stream/a", JSON, "[1]", Write, &[200, 201]),
     ("POST /v1/stream/{stream}", "/v1/stream/a", JSON, "2", Write, &[200, 204]),
     ("GET /v1/stream/{stream}", "/v1/stream/a?offset=-1", NONE, "", Read, &[200]),

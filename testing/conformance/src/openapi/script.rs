@@ -355,6 +355,7 @@ fn feeds() -> Vec<Trial> {
 fn admin() -> Vec<Trial> {
     let (streams, totals, spaces) = ("/admin/v1/streams", "/admin/v1/totals", "/admin/v1/spaces");
     let (delete, trim, prune) = ("/admin/v1/delete", "/admin/v1/trim", "/admin/v1/prune-feed");
+    let space = "/admin/v1/delete-space";
     vec![
         trial("GET", streams, "/admin/v1/streams?order=idle&limit=1", 200).keep(&[("next", "/next_cursor")]),
         trial("GET", streams, "/admin/v1/streams?order=idle&cursor=<next>", 200),
@@ -389,6 +390,10 @@ fn admin() -> Vec<Trial> {
             .with(JSON_ONLY)
             .body(br#"{"space_id":"x","feed_id":"none","keep_ms":1}"#),
         trial("POST", prune, prune, 413).with(JSON_ONLY).body(&TOO_LONG),
+        trial("POST", space, space, 200).with(JSON_ONLY).body(br#"{"space_id":"x"}"#),
+        trial("POST", space, space, 400).with(JSON_ONLY).body(br#"{"space_id":""}"#),
+        trial("POST", space, space, 404).with(JSON_ONLY).body(br#"{"space_id":"none","dry_run":false}"#),
+        trial("POST", space, space, 413).with(JSON_ONLY).body(&TOO_LONG),
     ]
 }
 
