@@ -15,6 +15,7 @@ mod counters;
 mod error;
 mod feed;
 mod framing;
+mod header;
 mod http1;
 mod http2;
 mod limits;
@@ -26,6 +27,7 @@ mod paced;
 mod peer;
 mod places;
 mod query;
+mod range;
 mod reactor;
 mod receive;
 mod responses;
@@ -46,6 +48,7 @@ pub use error::{ERROR_CODE, ErrorShape, error_body, error_response};
 pub use feed::Feed;
 #[doc(hidden)]
 pub use framing::fuzzing;
+pub use header::{InvalidHeader, header_text};
 pub use limits::{
     ACCEPT_RETRY_MS, BLOCKING_THREADS_MAX, BODY_CHUNK_BYTES_MAX, CERTIFICATE_LOOK_S, CONNECTION_WINDOW_BYTES,
     CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_TIMEOUT_S, HEADER_BYTES_MAX, HEADERS_MAX,
@@ -57,6 +60,7 @@ pub use line::{Framed, Line, Sent};
 pub use listener::{BindError, bind};
 pub use peer::{InvalidNetwork, Networks, Peer};
 pub use query::{LongQuery, query};
+pub use range::Ranged;
 pub use reactor::{default_reactors, heavy_reactors};
 pub use receive::{ReceiveLimits, Receiver};
 pub use responses::{HeldResponse, ResponseBudget};

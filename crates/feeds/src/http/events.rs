@@ -10,7 +10,7 @@ use std::time::Duration;
 use alluvium_feed_protocol::{
     Check, Encoding, Id, QueryRequest, QueryResponse, Request as Message, Response as Answer, Token,
 };
-use alluvium_http::{Body, BodyError, Feed, Response};
+use alluvium_http::{Body, BodyError, Feed, Response, header_text};
 use alluvium_protocol::header::LAST_EVENT_ID;
 use alluvium_protocol::path::percent_decode;
 use bytes::Bytes;
@@ -184,9 +184,9 @@ fn parse(query: &str, headers: &HeaderMap) -> Result<(Option<Id>, Place), Refusa
             }
         }
     }
-    if let Some(last) = headers.get(LAST_EVENT_ID) {
-        let last = last.to_str().ok().and_then(Place::parse);
-        place = Some(last.ok_or(Refusal::Parameter("`Last-Event-ID` is not the `id` of an event"))?);
+    let bad = || Refusal::Parameter("`Last-Event-ID` is not the `id` of an event");
+    if let Some(last) = header_text(headers, LAST_EVENT_ID).map_err(|_| bad())? {
+        place = Some(Place::parse(last).ok_or_else(bad)?);
     }
     Ok((subscription, place.unwrap_or_default()))
 }
@@ -217,6 +217,8 @@ mod tests {
         headers.insert(LAST_EVENT_ID, HeaderValue::from_static("9"));
         let (subscription, place) = at(&headers).unwrap();
         assert_eq!((subscription.unwrap().as_str(), place.cursor), ("sub_1", 9));
+        headers.append(LAST_EVENT_ID, HeaderValue::from_static("9"));
+        assert!(at(&headers).is_err(), "it stands twice");
         for bad in ["cursor=", "cursor=1&cursor=2", "subscriptionId=", "subscriptionId=a&subscriptionId=a"] {
             assert!(parse(bad, &HeaderMap::new()).is_err(), "{bad}");
         }

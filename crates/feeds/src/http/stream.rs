@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{Block, Encoding, Id, QueryRequest, QueryResponse};
-use alluvium_http::{Body, BodyError, Feed, Response};
+use alluvium_http::{Body, BodyError, Feed, Response, header_text};
 use alluvium_protocol::header::LAST_EVENT_ID;
 use alluvium_protocol::sse::set_id;
 use bytes::Bytes;
@@ -238,12 +238,8 @@ fn parse(query: &str, headers: &HeaderMap) -> Result<(From, Live), Refusal> {
 
 /// Where a browser goes on that comes back with the URL it began with.
 fn last_seen(headers: &HeaderMap) -> Result<Option<From>, Refusal> {
-    let mut ids = headers.get_all(LAST_EVENT_ID).iter();
-    match (ids.next(), ids.next()) {
-        (None, _) => Ok(None),
-        (Some(id), None) => id.to_str().ok().and_then(From::parse).map(Some).ok_or(Refusal::Query),
-        (_, Some(_)) => Err(Refusal::Query),
-    }
+    let id = header_text(headers, LAST_EVENT_ID).map_err(|_| Refusal::Query)?;
+    id.map(|id| From::parse(id).ok_or(Refusal::Query)).transpose()
 }
 
 #[cfg(test)]

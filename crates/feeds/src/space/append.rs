@@ -15,7 +15,7 @@ type Outcomes = Vec<Result<AppendResponse, Failure>>;
 impl Space {
     /// Carries out appends in one transaction: each of them whole or not at all. When this returns they are durable
     /// and nobody has been told yet: what it returns beside the answers is for [`Self::announce`].
-    pub(crate) fn append(&self, batch: &[Checked]) -> (Vec<Result<AppendResponse, Failure>>, Announcement) {
+    pub(crate) fn append(&self, batch: &[Checked]) -> (Outcomes, Announcement) {
         let now_ms = self.env.clock.now_ms();
         let mut remembered = self.remembered.lock();
         let carry_out = |transaction: &Transaction<'_>| {

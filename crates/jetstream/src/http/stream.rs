@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium_http::{Body, BodyError, Feed, Request, Response, query as query_of};
+use alluvium_http::{
+    Body, BodyError, Feed, InvalidHeader, Request, Response, header_text, query as query_of,
+};
 use alluvium_jetstream_archive::Reader;
 use alluvium_jetstream_wire::query::Query;
 use alluvium_jetstream_wire::request::events_filter;
@@ -103,17 +105,13 @@ pub(super) async fn handle(state: &Arc<State>, request: &Request) -> Result<Resp
 
 /// Where a browser goes on that comes back with the URL it began with.
 fn last_seen(headers: &HeaderMap) -> Result<Option<OffsetQuery>, Refusal> {
-    let mut ids = headers.get_all(names::LAST_EVENT_ID).iter();
-    match (ids.next(), ids.next()) {
-        (None, _) => Ok(None),
-        (Some(id), None) => id
-            .to_str()
-            .ok()
-            .and_then(|id| OffsetQuery::parse(Some(id)).ok())
-            .map(Some)
-            .ok_or_else(|| Refusal::Invalid("Last-Event-ID is not an offset of this stream".to_owned())),
-        (_, Some(_)) => Err(Refusal::Invalid("Last-Event-ID is given twice".to_owned())),
-    }
+    let refused = |why: &str| Refusal::Invalid(format!("Last-Event-ID is {why}"));
+    let id = header_text(headers, names::LAST_EVENT_ID).map_err(|error| match error {
+        InvalidHeader::Repeated => refused("given twice"),
+        InvalidHeader::Unreadable => refused("not an offset of this stream"),
+    })?;
+    let parse = |id| OffsetQuery::parse(Some(id)).map_err(|_| refused("not an offset of this stream"));
+    id.map(parse).transpose()
 }
 
 /// The row at which a read begins.

@@ -1,12 +1,12 @@
 //! Header names and values as the HTTP library wants them, and the few ways they are read and written.
 
 use alluvium_engine::SnapshotTag;
+use alluvium_http::{Body, InvalidHeader, header_text};
 use alluvium_protocol::{ContentType, Incarnation, Offset, header as names};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::error::{Failure, InvalidContract};
-use alluvium_http::Body;
 
 macro_rules! names {
     ($($name:ident),+ $(,)?) => {
@@ -68,15 +68,10 @@ pub(super) fn protect(headers: &mut HeaderMap, for_browsers: bool) {
 
 /// The value of a request header as text. Given twice, or not in UTF-8, the request is refused.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
-    let mut values = headers.get_all(name).into_iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(Failure::RepeatedHeader { name: name.clone() });
-    }
-    match str::from_utf8(value.as_bytes()) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Failure::UnreadableHeader { name: name.clone() }),
-    }
+    header_text(headers, name).map_err(|error| match error {
+        InvalidHeader::Repeated => Failure::RepeatedHeader { name: name.clone() },
+        InvalidHeader::Unreadable => Failure::UnreadableHeader { name: name.clone() },
+    })
 }
 
 /// Whether a presence header is given (PROTOCOL §4.1). Any other value counts as absent.

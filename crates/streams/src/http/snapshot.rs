@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use alluvium_engine::{ReadError, Snapshot, SnapshotHead};
-use alluvium_http::{Peer, Response};
+use alluvium_http::{Peer, Ranged, Response};
 use alluvium_protocol::{Offset, StreamPath, etag};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -56,17 +56,16 @@ pub(super) async fn read(
     };
     let head = &snapshot.head;
     let tag = snapshot_etag(head.tag);
-    let tag_text = tag.to_str().unwrap_or_default();
-    if matches_any(request.headers(), tag_text) {
+    if matches_any(request.headers(), tag.to_str().unwrap_or_default()) {
         let mut response = respond(StatusCode::NOT_MODIFIED);
         describe(&snapshot, &tag, response.headers_mut());
         return Ok(response);
     }
-    let range = match wanted_range(request.headers(), tag_text, head.length) {
+    let range = match Ranged::of(request.headers(), head.length, |known| *known == tag) {
         _ if is_head => None,
-        Wanted::Whole => None,
-        Wanted::Range(range) => Some(range),
-        Wanted::Nothing => return Err(Failure::RangeNotSatisfiable { length: head.length }),
+        Ranged::Whole => None,
+        Ranged::Part(range) => Some(range),
+        Ranged::Nothing => return Err(Failure::RangeNotSatisfiable { length: head.length }),
     };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = respond(status);
@@ -106,66 +105,4 @@ fn describe(snapshot: &Snapshot, tag: &HeaderValue, headers: &mut HeaderMap) {
 fn matches_any(headers: &HeaderMap, tag: &str) -> bool {
     let mut known = headers.get_all(header::IF_NONE_MATCH).iter();
     known.any(|line| line.to_str().is_ok_and(|known| etag::if_none_match(known, tag)))
-}
-
-/// What a request's `Range` comes to (RFC 9110 §14).
-#[derive(Debug, Eq, PartialEq)]
-enum Wanted {
-    /// No range, or one that may be passed over: of other units, of several parts, of another version.
-    Whole,
-    Range(Range<u64>),
-    /// A range past the end.
-    Nothing,
-}
-
-fn wanted_range(headers: &HeaderMap, tag: &str, length: u64) -> Wanted {
-    let is_current = headers.get(header::IF_RANGE).is_none_or(|known| known.as_bytes() == tag.as_bytes());
-    let mut values = headers.get_all(header::RANGE).iter();
-    match (values.next().and_then(|value| value.to_str().ok()), values.next()) {
-        (Some(text), None) if is_current => parse_range(text, length),
-        _ => Wanted::Whole,
-    }
-}
-
-fn parse_range(text: &str, length: u64) -> Wanted {
-    let number = |text: &str| {
-        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_plain.then(|| text.parse().unwrap_or(u64::MAX))
-    };
-    let Some((first, last)) = text.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
-    else {
-        return Wanted::Whole;
-    };
-    let range = match (number(first), number(last)) {
-        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(length),
-        (Some(first), None) if last.is_empty() => first..length,
-        (None, Some(count)) if first.is_empty() => length.saturating_sub(count)..length,
-        _ => return Wanted::Whole,
-    };
-    if range.is_empty() { Wanted::Nothing } else { Wanted::Range(range) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_single_range_of_bytes_is_understood() {
-        for (text, expected) in [
-            ("bytes=0-3", Wanted::Range(0..4)),
-            ("bytes=4-", Wanted::Range(4..10)),
-            ("bytes=-3", Wanted::Range(7..10)),
-            ("bytes=-30", Wanted::Range(0..10)),
-            ("bytes=8-99999999999999999999", Wanted::Range(8..10)),
-            ("bytes=10-", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=3-2", Wanted::Whole),
-            ("bytes=1-2,4-5", Wanted::Whole),
-            ("bytes=-", Wanted::Whole),
-            ("lines=1-2", Wanted::Whole),
-        ] {
-            assert_eq!(parse_range(text, 10), expected, "{text}");
-        }
-        assert_eq!(parse_range("bytes=0-", 0), Wanted::Nothing);
-    }
 }
