@@ -26,9 +26,8 @@ use self::failure::EXIT_CODES;
 use self::place::{DB_DEFAULT, PlaceArgs, SPACE_DEFAULT};
 pub(crate) use self::place::{DB_VARIABLE, SPACE_VARIABLE};
 use crate::exit_codes_help;
+use crate::stream::conclude;
 use crate::stream::connection::ConnectionArgs;
-use crate::stream::failure::Failure;
-use crate::stream::notes;
 
 /// What `alluvium feed --help` says after the options.
 fn after_help() -> String {
@@ -99,7 +98,7 @@ enum FeedCommand {
 pub(crate) fn run(args: FeedArgs) -> ExitCode {
     let FeedArgs { connection, place, command } = args;
     let place = place::Place::new(connection, place);
-    let outcome = match command {
+    conclude(match command {
         FeedCommand::Append(args) => append::run(&place, &args),
         FeedCommand::Read(args) => read::run(&place, &args),
         FeedCommand::Tail(args) => tail::run(&place, &args),
@@ -108,12 +107,5 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
         FeedCommand::Ls(args) => ls::run(&place, &args),
         FeedCommand::Status(args) => status::run(&place, &args),
         FeedCommand::Conflicts(args) => conflicts::run(&place, &args),
-    };
-    match outcome {
-        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Err(failure) => {
-            notes::error(&failure);
-            failure.exit_code()
-        }
-    }
+    })
 }
