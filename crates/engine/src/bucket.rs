@@ -403,19 +403,7 @@ impl Committer {
             return self.answer(Reply::CreateBucket(reply, Err(refusal)));
         }
         let bucket = Arc::new(Bucket::new(id.clone(), shard.next_id(), now_ms));
-        let create = journal::Create {
-            path: key_of(&id),
-            incarnation: 0,
-            content_type: String::new(),
-            ttl_s: None,
-            expires_at_ms: None,
-            deadline_ms: None,
-            fork: None,
-            body: None,
-            bucket: None,
-            retention: None,
-            attributes: None,
-        };
+        let create = journal::Create { path: key_of(&id), ..journal::Create::default() };
         self.record(&Record { stream: bucket.number, time_ms: now_ms, mutation: Mutation::Create(create) });
         self.bucket_changes.insert(id, true);
         let head = bucket.head(now_ms);

@@ -101,19 +101,7 @@ impl Rebuilt {
     /// Starts from the record of a body whose bytes are in a table of its own.
     pub(crate) fn born_body(id: StreamId, body: journal::Body, time_ms: u64) -> Self {
         let state = State::new(offset_of(body.end), time_ms);
-        let create = journal::Create {
-            path: String::new(),
-            incarnation: 0,
-            content_type: body.content_type,
-            ttl_s: None,
-            expires_at_ms: None,
-            deadline_ms: None,
-            fork: None,
-            body: None,
-            bucket: None,
-            retention: None,
-            attributes: None,
-        };
+        let create = journal::Create { content_type: body.content_type, ..journal::Create::default() };
         Self { id, create, created_ms: time_ms, deadline_ms: None, state }
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::snapshot::SnapshotHead;
 
 /// A stream to be created, as asked (`PROTOCOL §5.1`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CreateRequest {
     /// The type of the stream's bytes. A fork takes its source's; else the protocol's default.
     pub content_type: Option<ContentType>,

@@ -98,8 +98,8 @@ pub enum Mutation {
     Trim(Trim),
 }
 
-/// The birth of a stream, of a bucket, or of a snapshot's body.
-#[derive(Clone, Eq, PartialEq, Debug)]
+/// The birth of a stream, of a bucket, or of a snapshot's body. The default has nothing of what there may be.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct Create {
     /// The decoded path. In a bucket: a NUL, the bucket's id, a slash and the stream's id. Of a bucket itself: a NUL
     /// and its id. Of the body of a snapshot: nothing.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use alluvium_engine::{AppendRequest, CreateRequest, Engine};
 use alluvium_env::Env;
 use alluvium_protocol::subscription::Config;
-use alluvium_protocol::{ContentType, Lifetime, StreamPath};
+use alluvium_protocol::{ContentType, StreamPath};
 use alluvium_subscriptions::{Core, Delivery, Handle, Options, Outcome, Request, Service, Transport, What};
 use bytes::Bytes;
 
@@ -41,15 +41,7 @@ async fn create(engine: &Engine) {
     for number in 0..STREAMS {
         let engine = engine.clone();
         creates.spawn(async move {
-            let request = CreateRequest {
-                content_type: None,
-                lifetime: Lifetime::Forever,
-                closed: false,
-                body: Bytes::from_static(b"x"),
-                fork: None,
-                attributes: None,
-                expected_incarnation: None,
-            };
+            let request = CreateRequest { body: Bytes::from_static(b"x"), ..CreateRequest::default() };
             engine.create(&path(number), request).await.unwrap();
         });
         if creates.len() >= 4_000 {

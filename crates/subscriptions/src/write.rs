@@ -8,7 +8,7 @@ use alluvium_engine::{
     AppendError, AppendRequest, CreateError, CreateRequest, DeleteError, Engine, PublishError,
     PublishRequest, StorageError,
 };
-use alluvium_protocol::{ContentType, Incarnation, Lifetime, Offset, StreamPath};
+use alluvium_protocol::{ContentType, Incarnation, Offset, StreamPath};
 use bytes::Bytes;
 
 use crate::command::{Answer, Refusal};
@@ -132,15 +132,7 @@ impl Write {
 }
 
 fn create_request(body: Bytes) -> CreateRequest {
-    CreateRequest {
-        content_type: Some(ContentType::DEFAULT),
-        lifetime: Lifetime::Forever,
-        closed: false,
-        body,
-        fork: None,
-        attributes: None,
-        expected_incarnation: None,
-    }
+    CreateRequest { content_type: Some(ContentType::DEFAULT), body, ..CreateRequest::default() }
 }
 
 /// Makes a history of these records, the last of which makes it count. What an interrupted creation has left goes first.

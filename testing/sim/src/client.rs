@@ -53,8 +53,7 @@ pub(crate) fn create(engine: &Engine, ask: &CreateAsk) -> Answering {
         closed: ask.closed,
         body: ask.body.sent().into(),
         fork,
-        attributes: None,
-        expected_incarnation: None,
+        ..CreateRequest::default()
     };
     Box::pin(async move {
         match engine.create(&path, request).await {

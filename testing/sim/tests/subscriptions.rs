@@ -15,7 +15,7 @@ use alluvium_engine::{AppendRequest, CreateRequest, Durability, Engine, Limits, 
 use alluvium_env::Env;
 use alluvium_env::sim::{FaultRule, ManualClock, Operation, Rng, SeededRandom, SimDisk};
 use alluvium_protocol::subscription::{Ack, Config, Fencing, WakeRequest, name_of, parse_name};
-use alluvium_protocol::{ContentType, Lifetime, StreamPath};
+use alluvium_protocol::{ContentType, StreamPath};
 use alluvium_subscriptions as subscriptions;
 use alluvium_subscriptions::{
     Answer, Command, Core, Delivered, Delivery, Failure, Outcome, Refusal, Request, What,
@@ -353,15 +353,7 @@ impl World {
                 // It may be there.
                 let _made = self.drive(engine.create_bucket(&bucket));
             }
-            let request = CreateRequest {
-                content_type,
-                lifetime: Lifetime::Forever,
-                closed: false,
-                body,
-                fork: None,
-                attributes: None,
-                expected_incarnation: None,
-            };
+            let request = CreateRequest { content_type, body, ..CreateRequest::default() };
             let _outcome = self.drive(engine.create(path, request));
             return;
         }

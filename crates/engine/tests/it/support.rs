@@ -7,9 +7,7 @@ use alluvium_engine::{
     PublishError, PublishRequest, Published, Snapshot, SnapshotError, StreamReader,
 };
 use alluvium_env::Env;
-use alluvium_protocol::{
-    BucketId, ContentType, ForkOrigin, Lifetime, Offset, OffsetQuery, ProducerStamp, StreamPath,
-};
+use alluvium_protocol::{BucketId, ContentType, ForkOrigin, Offset, OffsetQuery, ProducerStamp, StreamPath};
 use bytes::Bytes;
 use tempfile::TempDir;
 
@@ -176,12 +174,7 @@ impl Fixture {
 pub(crate) fn create_request(content_type: &str) -> CreateRequest {
     CreateRequest {
         content_type: Some(ContentType::parse(content_type).unwrap()),
-        lifetime: Lifetime::Forever,
-        closed: false,
-        body: Bytes::new(),
-        fork: None,
-        attributes: None,
-        expected_incarnation: None,
+        ..CreateRequest::default()
     }
 }
 

@@ -57,14 +57,7 @@ fn create(path: &str) -> Create {
         path: path.to_owned(),
         incarnation: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
         content_type: "application/json".to_owned(),
-        ttl_s: None,
-        expires_at_ms: None,
-        deadline_ms: None,
-        fork: None,
-        body: None,
-        bucket: None,
-        retention: None,
-        attributes: None,
+        ..Create::default()
     }
 }
 

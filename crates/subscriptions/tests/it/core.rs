@@ -9,7 +9,7 @@ use alluvium_engine::{AppendRequest, CreateRequest, Engine, Threads};
 use alluvium_env::Env;
 use alluvium_env::sim::{ManualClock, SeededRandom, SimDisk};
 use alluvium_protocol::subscription::{Config, WakeRequest, parse_name};
-use alluvium_protocol::{BucketId, ContentType, Lifetime};
+use alluvium_protocol::{BucketId, ContentType};
 use alluvium_subscriptions::{
     Answer, Command, Core, Delivered, Delivery, Failure, Options, Outcome, Refusal, Request, What,
 };
@@ -119,15 +119,7 @@ impl Fixture {
             let request = AppendRequest { content_type, body, ..AppendRequest::default() };
             self.drive(engine.append(&path, request)).unwrap();
         } else {
-            let request = CreateRequest {
-                content_type,
-                lifetime: Lifetime::Forever,
-                closed: false,
-                body,
-                fork: None,
-                attributes: None,
-                expected_incarnation: None,
-            };
+            let request = CreateRequest { content_type, body, ..CreateRequest::default() };
             self.drive(engine.create(&path, request)).unwrap();
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use alluvium_engine::{AppendRequest, CreateRequest, Engine};
 use alluvium_env::Env;
 use alluvium_protocol::subscription::Config;
-use alluvium_protocol::{ContentType, Lifetime, StreamPath};
+use alluvium_protocol::{ContentType, StreamPath};
 use alluvium_subscriptions::{
     Answer, Core, Delivery, Options, Outcome, Refusal, Request, Service, Transport, What,
 };
@@ -34,15 +34,7 @@ async fn put(engine: &Engine, path: &str) {
         engine.append(&path, AppendRequest { content_type, body, ..AppendRequest::default() }).await.unwrap();
         return;
     }
-    let request = CreateRequest {
-        content_type: None,
-        lifetime: Lifetime::Forever,
-        closed: false,
-        body,
-        fork: None,
-        attributes: None,
-        expected_incarnation: None,
-    };
+    let request = CreateRequest { body, ..CreateRequest::default() };
     engine.create(&path, request).await.unwrap();
 }
 
