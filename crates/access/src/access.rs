@@ -222,11 +222,6 @@ impl Access {
         }
     }
 
-    /// Whether there is a file: then nobody is let in but by what it says.
-    pub fn is_guarded(&self) -> bool {
-        self.0.options.file.is_some()
-    }
-
     /// Whether there is nothing to decide, nor to say about origins.
     pub(crate) fn is_idle(&self) -> bool {
         let options = &self.0.options;

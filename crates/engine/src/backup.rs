@@ -84,9 +84,13 @@ impl Engine {
             let dir = Format::shard_dir(target, shard.index);
             for (segment, used) in cut.segments {
                 let to = dir.join(segment_name(segment.number()));
-                let from = (segment.file().as_ref(), segment.path());
-                let len = u64::from(segment.size());
-                backup.copied_bytes += copy(disk, from, &to, (used, len), &|| inner.leave_to_appends())?;
+                let from = Original {
+                    file: segment.file().as_ref(),
+                    path: segment.path(),
+                    used,
+                    len: u64::from(segment.size()),
+                };
+                backup.copied_bytes += from.copy(disk, &to, &|| inner.leave_to_appends())?;
             }
             disk.sync_dir(&dir).map_err(fault("sync", &dir))?;
         }
@@ -158,41 +162,47 @@ impl Backup {
             self.linked_files += 1;
             self.linked_bytes += len;
         } else {
-            self.copied_bytes += copy(disk, (file.as_ref(), from), to, (len, len), &|| ())?;
+            let from = Original { file: file.as_ref(), path: from, used: len, len };
+            self.copied_bytes += from.copy(disk, to, &|| ())?;
         }
         Ok(())
     }
 }
 
-/// Copies the first `used` bytes of a file that shall have `len`, and makes them durable; how many were not zeros, in
-/// pieces. The zeros behind them take no space.
-fn copy(
-    disk: &dyn Disk,
-    (file, from): (&dyn DiskFile, &Path),
-    to: &Path,
-    (used, len): (u64, u64),
-    pause: &dyn Fn(),
-) -> Result<u64, IoFault> {
-    let copy = disk.open(to, OpenMode::CreateNew).map_err(fault("create", to))?;
-    let mut piece = vec![0; PIECE_BYTES];
-    let (mut at, mut copied) = (0, 0);
-    while at < used {
-        let length = (used - at).min(PIECE_BYTES as u64);
-        let piece = &mut piece[..usize::try_from(length).unwrap_or(PIECE_BYTES)];
-        file.read_exact_at(piece, at).map_err(fault("read", from))?;
-        if piece.iter().any(|byte| *byte != 0) {
-            copy.write_all_at(&[piece], at).map_err(fault("write", to))?;
-            copy.write_back(at, length).map_err(fault("write", to))?;
-            copied += length;
-            pause();
+/// A file that is copied.
+struct Original<'a> {
+    file: &'a dyn DiskFile,
+    path: &'a Path,
+    /// How many of its first bytes count.
+    used: u64,
+    len: u64,
+}
+
+impl Original<'_> {
+    /// Makes a copy of the same length with what counts, durably; how many bytes were not zeros, in pieces. The zeros behind
+    /// them take no space.
+    fn copy(&self, disk: &dyn Disk, to: &Path, pause: &dyn Fn()) -> Result<u64, IoFault> {
+        let copy = disk.open(to, OpenMode::CreateNew).map_err(fault("create", to))?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let (mut at, mut copied) = (0, 0);
+        while at < self.used {
+            let length = (self.used - at).min(PIECE_BYTES as u64);
+            let piece = &mut piece[..usize::try_from(length).unwrap_or(PIECE_BYTES)];
+            self.file.read_exact_at(piece, at).map_err(fault("read", self.path))?;
+            if piece.iter().any(|byte| *byte != 0) {
+                copy.write_all_at(&[piece], at).map_err(fault("write", to))?;
+                copy.write_back(at, length).map_err(fault("write", to))?;
+                copied += length;
+                pause();
+            }
+            at += length;
         }
-        at += length;
+        if copy.len().map_err(fault("measure", to))? < self.len {
+            copy.write_all_at(&[&[0]], self.len - 1).map_err(fault("write", to))?;
+        }
+        copy.sync_all().map_err(fault("sync", to))?;
+        Ok(copied)
     }
-    if copy.len().map_err(fault("measure", to))? < len {
-        copy.write_all_at(&[&[0]], len - 1).map_err(fault("write", to))?;
-    }
-    copy.sync_all().map_err(fault("sync", to))?;
-    Ok(copied)
 }
 
 fn fault(action: &'static str, file: &Path) -> impl FnOnce(std::io::Error) -> IoFault {

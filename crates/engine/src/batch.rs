@@ -81,19 +81,26 @@ impl Engine {
     }
 }
 
+/// What the frames of a batch have done until now.
+#[derive(Default)]
+struct Frames {
+    /// One has grown the stream.
+    has_grown: bool,
+    /// One renews the stream's lifetime.
+    renews: bool,
+}
+
 impl Committer {
     pub(crate) fn admit_batch(&mut self, inner: &Inner, command: BatchCommand, now_ms: u64) {
         let BatchCommand { stream, items, reply } = command;
-        let (mut grown, mut renewal) = (false, false);
+        let mut so_far = Frames::default();
         // A batch is compared as a whole: once no frame was taken for its tail, none after it can be.
         let mut mismatch: Option<AppendRejection> = None;
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
             let answer = match (item, &mismatch) {
                 (Ok(_), Some(mismatch)) => Err(mismatch.clone().into()),
-                (Ok(item), None) => {
-                    self.admit_frame(inner, &stream, item, (&mut grown, &mut renewal), now_ms)
-                }
+                (Ok(item), None) => self.admit_frame(inner, &stream, item, &mut so_far, now_ms),
                 (Err(error), _) => Err(error),
             };
             if let Err(AppendError::Rejected(rejection @ AppendRejection::TailMismatch { .. })) = &answer {
@@ -101,7 +108,7 @@ impl Committer {
             }
             answers.push(answer);
         }
-        if renewal {
+        if so_far.renews {
             self.admit_renewal(stream, now_ms);
         }
         let answer = match mismatch {
@@ -117,16 +124,16 @@ impl Committer {
         inner: &Inner,
         stream: &Arc<Stream>,
         mut item: AppendItem,
-        (grown, renewal): (&mut bool, &mut bool),
+        so_far: &mut Frames,
         now_ms: u64,
     ) -> Result<Answered, AppendError> {
-        if *grown {
+        if so_far.has_grown {
             item.expected_tail = None;
         }
         let (answered, effect, renews) = self.admit_item(inner, stream, item, now_ms)?;
-        *renewal |= renews;
+        so_far.renews |= renews;
         if !matches!(effect, Effect::None) {
-            *grown = true;
+            so_far.has_grown = true;
             self.conclude(effect, Reply::None);
         }
         Ok(answered)

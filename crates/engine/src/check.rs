@@ -60,7 +60,7 @@ pub fn check(env: &Env, dir: &Path, report: &mut dyn FnMut(Finding)) -> Result<C
     for index in 0..shards {
         let shape = Shape { segment_bytes, shard: Some(index), directory };
         let dir = data_directory.shard_dir(index);
-        found.push(ShardCheck::new(env, (index, dir), &mut checked, report).read(shape));
+        found.push(ShardCheck::new(env, index, dir, &mut checked, report).read(shape));
     }
     References::new(&found).check(&mut checked, report);
     folders(env, dir, shards, report);

@@ -45,8 +45,6 @@ pub const PRODUCERS_PER_STREAM_MAX_DEFAULT: usize = 10_000;
 pub const QUEUE_COMMANDS_MAX_DEFAULT: usize = 65_536;
 /// Payload bytes that may wait for one committer.
 pub const QUEUE_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
-/// Bytes of a `Stream-Seq` value.
-pub const WRITER_SEQ_BYTES_MAX: usize = 1024;
 /// Committed payload bytes gathered into one batch before it is written.
 pub const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Largest snapshot body in bytes.

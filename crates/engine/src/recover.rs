@@ -235,7 +235,7 @@ impl Recovered {
             tracing::warn!(dir = %dir.display(), at = torn.at, reason = torn.reason, "cut a torn tail off the journal");
         }
         let disk = env.disk.as_ref();
-        let unfolded_bodies = open_body_tables(disk, (&dir, segments.directory()), &mut streams, &bodies)?;
+        let unfolded_bodies = open_body_tables(disk, &dir, segments.directory(), &mut streams, &bodies)?;
         let writer = JournalWriter::resume(segments.clone(), &replayed)?;
         let recorded: HashSet<u64> = bodies.into_iter().map(body_table).collect();
         // Only now is it known that the manifest is the one of these files.
@@ -249,7 +249,8 @@ impl Recovered {
 /// Opens the tables of bodies whose records were replayed. Of one that has ended there may be none any more.
 fn open_body_tables(
     disk: &dyn Disk,
-    (dir, directory): (&Path, Option<DirectoryId>),
+    dir: &Path,
+    directory: Option<DirectoryId>,
     streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,
     bodies: &[StreamId],
 ) -> Result<HashMap<StreamId, Arc<Table>>, OpenError> {

@@ -31,7 +31,7 @@ pub struct Checked {
     pub keys: u64,
 }
 
-/// Checks the archive in `dir`. `store` is its metadata, or why that can't be opened, with the folder that it is in.
+/// Checks the archive in `dir`. `store` is its metadata, or why that can't be opened; `meta` is the folder that it is in.
 ///
 /// # Errors
 ///
@@ -39,7 +39,8 @@ pub struct Checked {
 pub fn check(
     env: &Env,
     dir: &Path,
-    (meta, store): (&Path, Result<&dyn Store, StoreError>),
+    meta: &Path,
+    store: Result<&dyn Store, StoreError>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Checked, Error> {
     let disk = env.disk.as_ref();

@@ -17,7 +17,7 @@ use alluvium_jss::planted::{Bug, is_planted};
 use alluvium_jss::{Event as Row, Kind};
 use bytes::Bytes;
 
-pub use commit::{Broken, Reject, Verdict, Verified, check};
+pub use commit::{Broken, Reject, Verdict, Verified};
 pub use told::{HostingStatus, Told};
 
 use crate::convert::{Gate, commit_rows, marker_row};
@@ -246,8 +246,7 @@ impl Account {
     }
 
     fn judge(&self, event: &Commit, context: &Context<'_>) -> Verdict {
-        let known = (self.chain.as_ref(), self.hosting.as_ref());
-        check(event, known, context.now_us, context.rules, context.keys)
+        commit::check(event, self.chain.as_ref(), self.hosting.as_ref(), context)
     }
 
     /// Drops an event. Of an account whose repository is known, what it may have told shows with the next event, which

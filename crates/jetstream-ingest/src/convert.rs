@@ -204,7 +204,6 @@ mod tests {
         }
     }
 
-    /// Mutants 001, 017 and 018.
     #[test]
     fn each_field_of_a_row_is_the_one_of_its_operation() {
         let mut dropped = Vec::new();
@@ -233,7 +232,6 @@ mod tests {
         assert!(dropped.is_empty());
     }
 
-    /// Mutants 036 and 037.
     #[test]
     fn a_record_of_a_whole_repository_is_a_row_of_its_own_kind() {
         let row = resync_row("did:plc:abc", REV, b"app.test.note/a", b"1").expect("a row");

@@ -101,9 +101,9 @@ pub(crate) fn backups(config: &Config, sight: &Sight, backend: Backend) -> Backu
         StoreChoice::Engine => None,
         StoreChoice::Sqlite(path) => Some(path.clone()),
     };
-    let feeds = (config.data_dir.as_path(), config.feeds);
-    let folder = config.backup_dir.clone();
-    let keeper = folder.map(|folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, feeds)));
+    let keeper =
+        |folder| Arc::new(Keeper::new(Env::real(), folder, backend, store, &config.data_dir, config.feeds));
+    let keeper = config.backup_dir.clone().map(keeper);
     watch::watch_backups(sight, keeper.as_ref());
     Backups::new(keeper)
 }

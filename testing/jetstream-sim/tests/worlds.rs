@@ -341,7 +341,7 @@ fn frames_of_unknown_kinds_and_of_any_length_do_not_stop_it() {
     assert!(setting.archive.rows().iter().any(|row| row.did == "not a DID"));
 }
 
-/// Mutant 035, end to end: a relay restored from a backup tells old events again under numbers that were used.
+/// A relay restored from a backup tells old events again under numbers that were used.
 #[test]
 fn a_relay_that_is_set_back_deletes_nothing_twice() {
     for seed in 0..3 {

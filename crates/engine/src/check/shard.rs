@@ -42,7 +42,8 @@ pub(super) struct ShardCheck<'a> {
 impl<'a> ShardCheck<'a> {
     pub(super) fn new(
         env: &'a Env,
-        (index, dir): (u16, PathBuf),
+        index: u16,
+        dir: PathBuf,
         checked: &'a mut Checked,
         report: &'a mut dyn FnMut(Finding),
     ) -> Self {
@@ -63,7 +64,7 @@ impl<'a> ShardCheck<'a> {
                 tables.extend(table.map(|table| HeldTable { table, live_bytes: 0 }));
             }
             if let Some(number) = manifest.checkpoint {
-                self.checkpoint((&manifest, shape), number, &mut tables, &mut streams);
+                self.checkpoint(&manifest, shape, number, &mut tables, &mut streams);
             }
             let bodies = self.journal(&manifest, shape, &mut streams);
             let recorded = self.bodies(&bodies, shape, &mut streams);
@@ -153,7 +154,8 @@ impl<'a> ShardCheck<'a> {
 
     fn checkpoint(
         &mut self,
-        (manifest, shape): (&Manifest, Shape),
+        manifest: &Manifest,
+        shape: Shape,
         number: u64,
         tables: &mut [HeldTable],
         streams: &mut HashMap<StreamId, (Rebuilt, Extents)>,

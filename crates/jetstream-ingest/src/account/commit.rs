@@ -11,9 +11,10 @@ use alluvium_atproto::mst::{self, MstError, Operation, Tree};
 use alluvium_atproto::{Blocks as _, Car, Cid, Commit as Object, Did, Tid};
 use bytes::Bytes;
 
+use super::Context;
 use crate::convert::VerifiedOp;
 use crate::frame::{Action, Commit, Op};
-use crate::rules::{Keys, LookupError, Rules, Signature, check_signature};
+use crate::rules::{LookupError, Rules, Signature, check_signature};
 use crate::state::{Chain, Hosting};
 
 /// Why an event is dropped, with nothing changed.
@@ -153,15 +154,14 @@ pub enum Verdict {
     Unresolved(LookupError),
 }
 
-/// Judges a commit of an account of which `chain` and `hosting` are known, at `now_us`.
-pub fn check(
+/// Judges a commit of an account of which `chain` and `hosting` are known.
+pub(super) fn check(
     event: &Commit,
-    (chain, hosting): (Option<&Chain>, Option<&Hosting>),
-    now_us: u64,
-    rules: &Rules,
-    keys: &dyn Keys,
+    chain: Option<&Chain>,
+    hosting: Option<&Hosting>,
+    context: &Context<'_>,
 ) -> Verdict {
-    match judge(event, (chain, hosting), now_us, rules, keys) {
+    match judge(event, chain, hosting, context) {
         Ok(verified) => Verdict::Verified(verified),
         Err(verdict) => verdict,
     }
@@ -169,12 +169,12 @@ pub fn check(
 
 fn judge(
     event: &Commit,
-    (chain, hosting): (Option<&Chain>, Option<&Hosting>),
-    now_us: u64,
-    rules: &Rules,
-    keys: &dyn Keys,
+    chain: Option<&Chain>,
+    hosting: Option<&Hosting>,
+    context: &Context<'_>,
 ) -> Result<Verified, Verdict> {
-    let did = check_envelope(&event.repo, &event.rev, now_us, rules).map_err(Verdict::Rejected)?;
+    let rules = context.rules;
+    let did = check_envelope(&event.repo, &event.rev, context.now_us, rules).map_err(Verdict::Rejected)?;
     if event.blocks.len() > rules.limits.commit_bytes || event.ops.len() > rules.limits.commit_ops {
         return Err(Verdict::Rejected(Reject::TooLarge));
     }
@@ -203,7 +203,7 @@ fn judge(
     if object.check(did.as_str(), Some(&event.rev)).is_err() {
         return Err(Verdict::Rejected(Reject::Fields));
     }
-    match check_signature(&object, &did, keys) {
+    match check_signature(&object, &did, context.keys) {
         Signature::Good => {}
         Signature::Bad => return Err(Verdict::Rejected(Reject::Signature)),
         Signature::Unresolved(error) => return Err(Verdict::Unresolved(error)),

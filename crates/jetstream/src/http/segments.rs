@@ -105,7 +105,7 @@ pub(crate) async fn segment(state: &State, query: &Query, request: &Request) -> 
         Ok((Source::File { file, range: 0..end }, modified_s, header.checksum))
     });
     let (source, modified_s, sum) = served.await?;
-    answer(state, (source, modified_s), format!("\"{}\"", checksum(sum)), request)
+    answer(state, source, modified_s, format!("\"{}\"", checksum(sum)), request)
 }
 
 pub(crate) async fn block(state: &State, query: &Query, request: &Request) -> Result<Response, Refusal> {
@@ -130,7 +130,7 @@ pub(crate) async fn block(state: &State, query: &Query, request: &Request) -> Re
         Ok((Source::File { file, range }, modified_s, metadata.header.checksum))
     });
     let (source, modified_s, sum) = served.await?;
-    answer(state, (source, modified_s), format!("\"{}:{number}\"", checksum(sum)), request)
+    answer(state, source, modified_s, format!("\"{}:{number}\"", checksum(sum)), request)
 }
 
 fn find(state: &State, query: &Query, name: &str) -> Result<Arc<Descriptor>, Refusal> {
@@ -142,7 +142,8 @@ fn find(state: &State, query: &Query, name: &str) -> Result<Arc<Descriptor>, Ref
 
 fn answer(
     state: &State,
-    (source, modified_s): (Source, Option<u64>),
+    source: Source,
+    modified_s: Option<u64>,
     etag: String,
     request: &Request,
 ) -> Result<Response, Refusal> {

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/spaces`: the spaces of feeds by size or name, page by page.
+//! `GET /admin/v1/spaces`: the spaces of feeds by size, page by page.
 
 use alluvium_feeds::Service;
 use serde_json::{Value, json};

@@ -80,7 +80,7 @@ pub(super) fn check(
         .map_err(|error| StoreError(error.to_string()))
         .and_then(|()| FjallStore::open(&copy).map_err(|error| StoreError(error.to_string())));
     let store = store.as_ref().map(|store| store as &dyn Store).map_err(Clone::clone);
-    let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), (&meta, store), report);
+    let checked = alluvium_jetstream_archive::check(env, &dir.join(segments), &meta, store, report);
     checked.map_err(|error| match error {
         alluvium_jetstream_archive::Error::Locked => KeepFault::Locked(dir.to_owned()),
         other => other.into(),

@@ -76,7 +76,8 @@ impl Keeper {
         folder: PathBuf,
         backend: Backend,
         store: Option<PathBuf>,
-        (data_dir, serves_feeds): (&Path, bool),
+        data_dir: &Path,
+        serves_feeds: bool,
     ) -> Self {
         let feeds = data_dir.join(FEEDS);
         Self::of(env, folder, Source::Server { backend, store, feeds, serves_feeds })

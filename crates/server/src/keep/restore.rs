@@ -64,7 +64,7 @@ pub fn restore(
         }
     }
     let mut findings = Vec::new();
-    let brought = bring(env, backup, &manifest, (&restoring, store_restoring.as_deref()), &mut findings);
+    let brought = bring(env, backup, &manifest, &restoring, store_restoring.as_deref(), &mut findings);
     // They are told of files that are there when this is over.
     let (data, file) = match (&brought, store) {
         (Ok(_), Some(store)) => (dir.to_owned(), store.to_owned()),
@@ -132,7 +132,8 @@ fn bring(
     env: &Env,
     backup: &Path,
     manifest: &Manifest,
-    (dir, store): (&Path, Option<&Path>),
+    dir: &Path,
+    store: Option<&Path>,
     findings: &mut Vec<Finding>,
 ) -> Result<Counts, KeepFault> {
     let disk = env.disk.as_ref();

@@ -316,7 +316,6 @@ fn no_operations_with_a_new_revision_are_a_commit() {
     assert_eq!(known.account.chain(), Some(&chain(&author)));
 }
 
-/// Mutants 040 and 042.
 #[test]
 fn an_operation_whose_record_did_not_come_is_dropped_alone() {
     let (_, mut known, event) = third();
@@ -332,7 +331,7 @@ fn an_operation_whose_record_did_not_come_is_dropped_alone() {
     );
 }
 
-/// Mutant 038: a path that is none is in a tree that holds, and never in a row.
+/// It is in a tree that holds, and never in a row.
 #[test]
 fn a_path_that_is_none_is_dropped_alone() {
     let (mut author, mut known, event) = third();

@@ -79,12 +79,11 @@ fn a_sync_of_another_tree_or_of_an_unknown_account_leads_to_a_fetch() {
         rows(&step),
         [(Kind::Sync, "", rev), (Kind::CreateResync, "a", rev), (Kind::CreateResync, "x", rev)]
     );
-    assert_eq!(step.rows[0].payload, sync.body, "mutant 019: the relay's own marker comes first");
+    assert_eq!(step.rows[0].payload, sync.body, "the relay's own marker comes first");
     assert_eq!(step.schedule, Some(Schedule::Done));
     assert_eq!(step.changes.last(), Some(&Change::Repair(author.did.to_string(), None)));
 }
 
-/// Mutant 041.
 #[test]
 fn an_identity_is_archived_once_and_ends_what_is_remembered() {
     let mut author = Author::new("alice");
@@ -114,7 +113,7 @@ fn an_identity_of_something_that_is_no_did_is_archived_as_it_is() {
     assert_eq!((step.rows.len(), step.rows[0].did.as_str()), (1, "not a DID"));
 }
 
-/// Mutants 035 and 043: a relay that was restored from a backup does not delete an account a second time.
+/// A relay that was restored from a backup does not delete an account a second time.
 #[test]
 fn an_account_event_is_archived_once_with_its_own_status() {
     let mut author = Author::new("alice");
