@@ -18,45 +18,11 @@ impl Space {
     pub(crate) fn append(&self, batch: &[Checked]) -> (Outcomes, Announcement) {
         let now_ms = self.env.clock.now_ms();
         let mut remembered = self.remembered.lock();
-        let carry_out = |transaction: &Transaction<'_>| {
-            let mut space = self.row(transaction)?;
-            let mut outcomes = Vec::with_capacity(batch.len());
-            let mut moved: Vec<Moved> = Vec::new();
-            for checked in batch {
-                let before = space.clone();
-                // A request that is alone is undone with its transaction, at no cost before.
-                let is_alone = batch.len() == 1;
-                if !is_alone {
-                    transaction.prepare_cached("SAVEPOINT request")?.execute([])?;
-                }
-                let limits = (&self.options.limits, now_ms);
-                match append::apply(transaction, &mut space, &remembered, checked, limits) {
-                    Ok(done) => {
-                        if !is_alone {
-                            transaction.prepare_cached("RELEASE request")?.execute([])?;
-                        }
-                        if done.is_large {
-                            self.counts.large();
-                        }
-                        moved.extend(done.grown.iter().map(Moved::from));
-                        remembered.keep(done.grown);
-                        outcomes.push(Ok(done.response));
-                    }
-                    // Damage is of what one request has come upon; the others of the batch have nothing to do with it.
-                    Err(failure) if failure.is_of_request() && !is_alone => {
-                        transaction.execute_batch("ROLLBACK TO request; RELEASE request")?;
-                        space = before;
-                        outcomes.push(Err(self.noticed(failure)));
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            spaces::update(transaction, &space)?;
-            Ok((outcomes, Announcement { moved, note: Some(note(&space)?) }))
-        };
         let written = match self.rehearse(batch, now_ms) {
             Ok(Some(outcomes)) => return (outcomes, Announcement::default()),
-            Ok(None) => self.founded().and_then(|database| database.write::<_, Failure>(carry_out)),
+            Ok(None) => self.founded().and_then(|database| {
+                database.write(|transaction| self.carry_out(transaction, batch, &mut remembered, now_ms))
+            }),
             Err(fault) => Err(fault),
         };
         if written.is_err() {
@@ -64,25 +30,70 @@ impl Space {
             remembered.forget();
         }
         drop(remembered);
-        match written.map_err(|failure| self.noticed(failure)) {
-            Ok((outcomes, announcement)) => (outcomes, announcement),
-            Err(Failure::Refused(code, message)) => {
-                let refuse = |_| Err(Failure::refused(code, message.clone()));
-                (batch.iter().map(refuse).collect(), Announcement::default())
+        written.unwrap_or_else(|failure| (self.refuse_all(batch, failure), Announcement::default()))
+    }
+
+    /// Carries out a batch within its transaction.
+    fn carry_out(
+        &self,
+        transaction: &Transaction<'_>,
+        batch: &[Checked],
+        remembered: &mut Remembered,
+        now_ms: u64,
+    ) -> Result<(Outcomes, Announcement), Failure> {
+        let mut space = self.row(transaction)?;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let mut moved: Vec<Moved> = Vec::new();
+        // A request that is alone is undone with its transaction, at no cost before.
+        let is_alone = batch.len() == 1;
+        for checked in batch {
+            let before = space.clone();
+            if !is_alone {
+                transaction.prepare_cached("SAVEPOINT request")?.execute([])?;
             }
-            Err(fault) => {
-                let message = format!("{fault:?}");
-                tracing::error!(space = %self.id, message, "a batch of appends failed");
-                let is_full = matches!(&fault, Failure::Store(error) if error.is_full());
-                let (code, message) = if is_full {
-                    (ErrorCode::StorageFull, "the disk is full; nothing of this append was kept")
-                } else {
-                    (ErrorCode::Internal, "nothing of this append was kept")
-                };
-                let refuse = |_| Err(Failure::refused(code, message));
-                (batch.iter().map(refuse).collect(), Announcement::default())
+            let limits = (&self.options.limits, now_ms);
+            match append::apply(transaction, &mut space, remembered, checked, limits) {
+                Ok(done) => {
+                    if !is_alone {
+                        transaction.prepare_cached("RELEASE request")?.execute([])?;
+                    }
+                    if done.is_large {
+                        self.counts.large();
+                    }
+                    moved.extend(done.grown.iter().map(Moved::from));
+                    remembered.keep(done.grown);
+                    outcomes.push(Ok(done.response));
+                }
+                // Damage is of what one request has come upon; the others of the batch have nothing to do with it.
+                Err(failure) if failure.is_of_request() && !is_alone => {
+                    transaction.execute_batch("ROLLBACK TO request; RELEASE request")?;
+                    space = before;
+                    outcomes.push(Err(self.noticed(failure)));
+                }
+                Err(failure) => return Err(failure),
             }
         }
+        spaces::update(transaction, &space)?;
+        Ok((outcomes, Announcement { moved, note: Some(note(&space)?) }))
+    }
+
+    /// What each request of a batch is told of which nothing came to be.
+    fn refuse_all(&self, batch: &[Checked], failure: Failure) -> Outcomes {
+        let (code, message) = match self.noticed(failure) {
+            Failure::Refused(code, message) => (code, message),
+            fault @ Failure::Store(_) => {
+                let message = format!("{fault:?}");
+                tracing::error!(space = %self.id, message, "a batch of appends failed");
+                let (code, message) = match fault {
+                    Failure::Store(error) if error.is_full() => {
+                        (ErrorCode::StorageFull, "the disk is full; nothing of this append was kept")
+                    }
+                    _ => (ErrorCode::Internal, "nothing of this append was kept"),
+                };
+                (code, message.to_owned())
+            }
+        };
+        batch.iter().map(|_| Err(Failure::refused(code, message.clone()))).collect()
     }
 
     /// What comes of a batch that makes no space where there is none: nothing of it is to be stored, because each request is
