@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio_rustls::rustls::ServerConnection;
 
 use crate::{
-    Front, Handler, Peer, Request, Response, ResponseBudget, Shutdown, admission, http1, http2,
+    BodyError, Front, Handler, Peer, Request, Response, ResponseBudget, Shutdown, admission, http1, http2,
     limits::{HANDSHAKE_TIMEOUT_S, STALLED_PEER_TIMEOUT_S, TLS_BUFFER_BYTES_MAX},
     peer::Networks,
     places::{Place, Places},
@@ -122,6 +122,19 @@ impl IdleWatch {
 #[derive(Debug)]
 pub(crate) struct Idle;
 
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error("the peer has gone in the middle of an answer")]
+    Gone,
+}
+
 /// Serves a connection until it ends, the watchdog ends it, or the shutdown signal has let it finish.
 pub(crate) async fn serve<H: Handler>(
     stream: TcpStream,
@@ -138,13 +151,14 @@ pub(crate) async fn serve<H: Handler>(
     {
         tracing::debug!(%error, "cannot set socket options");
     }
-    let opened = {
-        let opening = open(stream, &shared);
+    // By itself, as all that comes after it: a connection has no room for what it is done with, or never comes to.
+    let opened = Box::pin(async {
         tokio::select! {
-            opened = opening => opened,
-            () = shared.shutdown.wait() => return,
+            opened = open(stream, &shared) => Some(opened),
+            () = shared.shutdown.wait() => None,
         }
-    };
+    });
+    let Some(opened) = opened.await else { return };
     let (stream, is_http2) = match opened {
         Ok(Some(opened)) => opened,
         Ok(None) => {
@@ -163,10 +177,9 @@ pub(crate) async fn serve<H: Handler>(
     let connection =
         Arc::new(Connection { shared, activity: Activity::default(), heavy, peer, _place: place });
     let served = if is_http2 {
-        // By itself, so that connections of HTTP/1.1 need no room for it.
-        Box::pin(http2::run(stream, connection)).await
+        Box::pin(http2::run(stream, connection)).await.map_err(Broken::from)
     } else {
-        http1::run(stream, connection).await
+        Box::pin(http1::run(stream, connection)).await
     };
     if let Err(error) = served {
         counters.connections_broken.add();

@@ -61,6 +61,8 @@ pub(crate) struct Findings {
     ambiguous: AtomicU64,
     /// What ends the connection, and the number of the request.
     fault: OnceLock<(Fault, u64)>,
+    /// Whether all that was read belongs to requests that have been read whole.
+    is_between: AtomicBool,
     /// Whether there are some in `cuts`, as far as is known without looking.
     has_cuts: AtomicBool,
     /// What was taken out of requests that the parser has not handed on yet, with their numbers.
@@ -72,6 +74,7 @@ impl Default for Findings {
         Self {
             ambiguous: AtomicU64::new(u64::MAX),
             fault: OnceLock::new(),
+            is_between: AtomicBool::new(true),
             has_cuts: AtomicBool::new(false),
             cuts: Mutex::default(),
         }
@@ -87,6 +90,11 @@ impl Findings {
     /// The fault, if there is one, and the number of the request that has it.
     pub(crate) fn fault(&self) -> Option<(Fault, u64)> {
         self.fault.get().copied()
+    }
+
+    /// Whether nothing has been read of the next request.
+    pub(crate) fn is_between(&self) -> bool {
+        self.is_between.load(Ordering::Relaxed)
     }
 
     /// What was taken out of the query of request `number`. Requests are to be asked for in their order.
@@ -302,6 +310,8 @@ impl Follower {
                 }
             }
         }
+        let is_between = self.place == Place::RequestLine && self.head.bytes == 0;
+        findings.is_between.store(is_between, Ordering::Relaxed);
         seen
     }
 

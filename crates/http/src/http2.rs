@@ -56,7 +56,8 @@ pub(crate) async fn run<H: Handler>(
         let (ledger, requests, rounds) = (Arc::clone(&ledger), requests.clone(), Arc::clone(&rounds));
         service_fn(move |request: http::Request<Incoming>| {
             let outgoing = requests.announce(ledger.begin());
-            answer(Arc::clone(&connection), outgoing, Arc::clone(&rounds), request)
+            // By itself: the answer's body needs no room for what was needed to make it.
+            Box::pin(answer(Arc::clone(&connection), outgoing, Arc::clone(&rounds), request))
         })
     };
     let serving = builder(&shared, requests.clone()).serve_connection(TokioIo::new(stream), service);

@@ -21,6 +21,7 @@ mod http2;
 mod limits;
 mod line;
 mod listener;
+mod live;
 mod mailbox;
 mod outgoing;
 mod paced;

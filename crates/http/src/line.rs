@@ -8,7 +8,7 @@
 //! That goes well only for a socket that has taken all it was given before, and takes the piece at once. Any other is
 //! left to its own task, with what it has not taken.
 
-use std::{io::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -39,16 +39,43 @@ pub struct Framed(Bytes);
 impl Framed {
     /// `None` for an empty piece: it would be the last chunk.
     pub fn new(piece: &[u8]) -> Option<Self> {
-        /// A length in hexadecimal and two line ends.
-        const FRAME_BYTES_MAX: usize = 2 * size_of::<usize>() + 4;
         if piece.is_empty() {
             return None;
         }
-        let mut framed = Vec::with_capacity(piece.len() + FRAME_BYTES_MAX);
-        write!(framed, "{:X}\r\n", piece.len()).ok()?;
-        framed.extend_from_slice(piece);
-        framed.extend_from_slice(b"\r\n");
-        Some(Self(framed.into()))
+        let size = ChunkSize::new(piece.len());
+        Some(Self([size.as_ref(), piece, b"\r\n"].concat().into()))
+    }
+}
+
+/// The line before a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkSize {
+    line: [u8; Self::BYTES_MAX],
+    from: usize,
+}
+
+impl ChunkSize {
+    /// A length in hexadecimal and a line end.
+    const BYTES_MAX: usize = 2 * size_of::<usize>() + 2;
+
+    pub(crate) fn new(mut bytes: usize) -> Self {
+        let mut line = [0; Self::BYTES_MAX];
+        let mut from = Self::BYTES_MAX - 2;
+        line[from..].copy_from_slice(b"\r\n");
+        loop {
+            from -= 1;
+            line[from] = b"0123456789ABCDEF"[bytes % 16];
+            bytes /= 16;
+            if bytes == 0 {
+                return Self { line, from };
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for ChunkSize {
+    fn as_ref(&self) -> &[u8] {
+        &self.line[self.from..]
     }
 }
 
@@ -83,5 +110,10 @@ mod tests {
         let framed = Framed::new(&[b'x'; 26]).expect("not empty");
         assert_eq!(&framed.0[..], b"1A\r\nxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n");
         assert!(Framed::new(b"").is_none());
+        for (bytes, line) in
+            [(0, "0\r\n"), (15, "F\r\n"), (16, "10\r\n"), (usize::MAX, "FFFFFFFFFFFFFFFF\r\n")]
+        {
+            assert_eq!(ChunkSize::new(bytes).as_ref(), line.as_bytes());
+        }
     }
 }

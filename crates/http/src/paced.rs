@@ -9,7 +9,7 @@ use std::{
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use crate::responses::Outbox;
+use crate::{responses::Outbox, socket::Socket};
 
 /// A socket that tells its connection's outbox how far it has come.
 #[derive(Debug)]
@@ -32,6 +32,18 @@ impl<S> Paced<S> {
             self.outbox.socket_is_full();
         }
         written
+    }
+}
+
+impl Paced<Socket> {
+    /// See [`Socket::put_back`].
+    pub(crate) fn put_back(&mut self, read: &[u8]) {
+        self.socket.put_back(read);
+    }
+
+    /// See [`Socket::poll_ahead`].
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        self.socket.poll_ahead(cx)
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use crate::feed::Chunk;
 use crate::limits::{PIECE_BYTES, QUEUED_BYTES_MAX, SCARCE_PIECE_BYTES};
 
 /// Bytes of responses that wait for their readers, over all connections, and how many of them there should be.
@@ -132,6 +133,15 @@ impl Outbox {
     /// The body has given a slice of a mapped file, which takes no memory.
     pub(crate) fn give_mapped(&self) {
         self.is_mapped.store(true, Ordering::Relaxed);
+    }
+
+    /// The body has given a chunk.
+    pub(crate) fn give_chunk(&self, chunk: &Chunk) {
+        if chunk.is_held {
+            self.give(chunk.bytes.len());
+        } else {
+            self.give_mapped();
+        }
     }
 
     /// Whether some of what waits to be written must not be looked at.

@@ -7,9 +7,10 @@
 use std::{
     cell::RefCell,
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use crate::{
@@ -18,11 +19,15 @@ use crate::{
     responses::Outbox,
     stream::Stream,
 };
-use hyper::rt::{Read, ReadBufCursor, Write};
+use bytes::Bytes;
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 
 /// Writes of several buffers up to this many bytes in all are joined.
 const JOINED_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes that are read at once while hyper has no buffer: a request of usual length.
+const AHEAD_BYTES_MAX: usize = 1024;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(JOINED_BYTES_MAX));
@@ -31,6 +36,8 @@ thread_local! {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Socket {
+    /// What was read before hyper had a buffer for it.
+    ahead: Bytes,
     io: TokioIo<Followed<Stream>>,
     outbox: Arc<Outbox>,
 }
@@ -44,12 +51,34 @@ impl Socket {
         queries: Queries,
         outbox: Arc<Outbox>,
     ) -> Self {
-        Self { io: TokioIo::new(Followed::new(stream, findings, head_bytes_max, queries)), outbox }
+        let io = TokioIo::new(Followed::new(stream, findings, head_bytes_max, queries));
+        Self { ahead: Bytes::new(), io, outbox }
     }
 
     /// The stream itself, for another protocol than HTTP.
     pub(crate) fn into_inner(self) -> Stream {
-        self.io.into_inner().into_inner()
+        let mut stream = self.io.into_inner().into_inner();
+        stream.put_back(self.ahead);
+        stream
+    }
+
+    /// Puts back what was read last, in memory of its own.
+    pub(crate) fn put_back(&mut self, read: &[u8]) {
+        if !read.is_empty() {
+            self.ahead = [read, &self.ahead].concat().into();
+        }
+    }
+
+    /// Ready once there is something to read, with `false` where that is the end. It can be read all the same.
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if !self.ahead.is_empty() {
+            return Poll::Ready(Ok(true));
+        }
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES_MAX];
+        let mut read = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut self.io).poll_read(cx, read.unfilled()))?;
+        self.ahead = Bytes::copy_from_slice(read.filled());
+        Poll::Ready(Ok(!self.ahead.is_empty()))
     }
 }
 
@@ -57,9 +86,17 @@ impl Read for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
+        let is_ahead = !self.ahead.is_empty();
+        if is_ahead {
+            let len = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead.split_to(len));
+        }
+        match Pin::new(&mut self.io).poll_read(cx, buf) {
+            Poll::Pending if is_ahead => Poll::Ready(Ok(())),
+            read => read,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -65,19 +65,24 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
-            return match &mut self.transport {
-                Transport::Plain(wire) => wire.poll_read(cx, buf),
-                Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            };
+            return self.transport.poll_read(cx, buf);
         }
         let len = self.read.len().min(buf.remaining());
-        buf.put_slice(&self.read[..len]);
-        self.read.advance(len);
-        if self.read.is_empty() {
-            // The buffer behind it is not kept for as long as the connection lasts.
-            self.read = Bytes::new();
+        buf.put_slice(&self.read.split_to(len));
+        // What comes behind it goes with it: a reader that is given so little would make its buffer larger for the rest.
+        match self.transport.poll_read(cx, buf) {
+            Poll::Ready(read) => Poll::Ready(read),
+            Poll::Pending => Poll::Ready(Ok(())),
         }
-        Poll::Ready(Ok(()))
+    }
+}
+
+impl Transport {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(wire) => wire.poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 

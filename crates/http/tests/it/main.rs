@@ -4,6 +4,7 @@
 
 mod http2;
 mod line;
+mod live;
 mod long_queries;
 mod requests;
 mod roaming;
@@ -80,9 +81,10 @@ impl Handler for Bodies {
                     Ok(())
                 })
             }
-            path => match path.strip_prefix("/lined/") {
-                Some(bytes) => line::lined(bytes.parse().unwrap()),
-                None => Body::empty(),
+            path => match (path.strip_prefix("/lined/"), path.strip_prefix("/pausing/")) {
+                (Some(bytes), _) => line::lined(bytes.parse().unwrap()),
+                (_, Some(path)) => live::pausing(path),
+                (None, None) => Body::empty(),
             },
         };
         Response::new(body)

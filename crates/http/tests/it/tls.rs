@@ -1,7 +1,7 @@
 //! TLS: both versions of HTTP over it, certificates that change, and what is sent over it.
 
 use std::{
-    io::{Read, Write},
+    io::{BufReader, Read, Write},
     net::TcpStream,
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{
     version,
 };
 
-use super::{Bodies, Drained, LONG, ResponseBudget, Server, start_front, stop};
+use super::{Bodies, Drained, LONG, ResponseBudget, Server, live, start_front, stop};
 
 type Client = StreamOwned<ClientConnection, TcpStream>;
 
@@ -112,6 +112,17 @@ fn a_client_gets_the_version_it_agrees_to() {
     let mut answer = String::new();
     drop(client.read_to_string(&mut answer));
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    drop(client);
+    assert_eq!(stop(secured.server), Drained::Clean);
+}
+
+#[test]
+fn an_answer_that_pauses_goes_on_and_leaves_the_connection_as_it_was() {
+    let secured = secured();
+    let mut client = BufReader::new(connect(&secured, &["http/1.1"]));
+    for _ in 0..2 {
+        live::go_on_after_a_pause(&mut client);
+    }
     drop(client);
     assert_eq!(stop(secured.server), Drained::Clean);
 }
