@@ -7,6 +7,7 @@ pub(crate) mod exchange;
 mod wait;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use alluvium_env::Env;
@@ -29,6 +30,8 @@ pub struct HttpTransport {
     hints: Hints,
     env: Env,
     waits: Mutex<Waits>,
+    /// Until when there is no use in hints about replicated feeds, and about others.
+    held_ms: [Arc<AtomicU64>; 2],
     sender: mpsc::Sender<FeedAdvanced>,
     receiver: tokio::sync::Mutex<mpsc::Receiver<FeedAdvanced>>,
 }
@@ -49,6 +52,7 @@ impl HttpTransport {
             hints: server.hints,
             env,
             waits: Mutex::default(),
+            held_ms: Default::default(),
             sender,
             receiver: tokio::sync::Mutex::new(receiver),
         })
@@ -61,7 +65,9 @@ impl HttpTransport {
             return;
         }
         let mut waits = self.waits.lock();
-        let place = if asked.all == Some(true) { &mut waits.all } else { &mut waits.feeds };
+        let [of_feeds, of_all] = &self.held_ms;
+        let (place, held_ms) =
+            if asked.all == Some(true) { (&mut waits.all, of_all) } else { (&mut waits.feeds, of_feeds) };
         if place.as_ref().is_some_and(|wait| wait.is_for(&answer.subscription_id)) {
             return;
         }
@@ -70,7 +76,7 @@ impl HttpTransport {
             self.env.clone(),
             (space.clone(), answer.subscription_id.clone()),
             answer.max_position,
-            self.sender.clone(),
+            (self.sender.clone(), Arc::clone(held_ms)),
         );
         *place = wait;
     }
@@ -112,6 +118,12 @@ impl Transport for HttpTransport {
             Some(hint) => Advanced::FeedAdvanced(hint),
             // It holds a sender itself, so this does not happen.
             None => std::future::pending().await,
+        }
+    }
+
+    fn hold_hints(&self, until_ms: [u64; 2]) {
+        for (held_ms, until_ms) in self.held_ms.iter().zip(until_ms) {
+            held_ms.store(until_ms, Ordering::Release);
         }
     }
 

@@ -31,6 +31,8 @@ const SUBPROTOCOL: &str = "feeds.v1.cbor";
 /// Hints and pushed blocks that wait to be looked at. Further ones are dropped: each at least says that there is something,
 /// and what was missed is pulled.
 const HINTS_MAX: usize = 16;
+/// Bytes of pushed blocks that wait together. Of what goes beyond them, that there is something is kept, and it is pulled.
+const PUSHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The first pause after a connection that failed, in milliseconds; the real one is drawn below it, and the bound doubles.
 const PAUSE_MS_MIN: u64 = 250;
 /// The longest pause, in milliseconds.
@@ -54,7 +56,8 @@ pub struct SocketTransport {
     connection: tokio::sync::Mutex<Option<WebSocket<Stream>>>,
     /// What is attached to the connection: the replicated feeds' subscription, and the one to all feeds.
     attached: Mutex<[Option<(Id, Push)>; 2]>,
-    hints: Mutex<VecDeque<Advanced>>,
+    /// What waits to be looked at, each with the bytes that it came in.
+    hints: Mutex<VecDeque<(Advanced, usize)>>,
     /// What the server has said it accepts.
     limits: Mutex<Option<Limits>>,
     /// Why there was no connection a moment ago, for the next request: it is not tried twice.
@@ -118,13 +121,16 @@ impl SocketTransport {
                 ..SubscribeRequest::default()
             });
             match self.ask(&mut socket, &again).await.map_err(NoConnection::Trouble)? {
-                Response::Subscribe(answer) => self.keep(Advanced::FeedAdvanced(FeedAdvanced {
-                    space_id: self.space.clone(),
-                    subscription_id: subscription,
-                    position: answer.max_position,
-                    feed_ids: Vec::new(),
-                    count: 0,
-                })),
+                Response::Subscribe(answer) => {
+                    let hint = FeedAdvanced {
+                        space_id: self.space.clone(),
+                        subscription_id: subscription,
+                        position: answer.max_position,
+                        feed_ids: Vec::new(),
+                        count: 0,
+                    };
+                    self.keep(Advanced::FeedAdvanced(hint), 0);
+                }
                 // The replica finds out when it pulls, and subscribes again.
                 _ => self.attached.lock()[place] = None,
             }
@@ -265,22 +271,29 @@ impl SocketTransport {
         match Encoding::Cbor.decode_message(frame.payload(), None).map_err(|error| error.to_string())? {
             Message::Response(response) => Ok(Some(response)),
             Message::Advanced(message) => {
-                self.keep(message);
+                self.keep(message, frame.payload().len());
                 Ok(None)
             }
         }
     }
 
-    fn keep(&self, mut message: Advanced) {
+    fn keep(&self, mut message: Advanced, bytes: usize) {
         let (space, position) = match &mut message {
             Advanced::FeedAdvanced(hint) => (&mut hint.space_id, hint.position),
             Advanced::BlocksPushed(pushed) => (&mut pushed.space_id, pushed.position),
         };
         space.clone_from(&self.space);
         let mut hints = self.hints.lock();
-        if hints.len() < HINTS_MAX && position <= NUMBER_MAX {
-            hints.push_back(message);
+        if hints.len() >= HINTS_MAX || position > NUMBER_MAX {
+            return;
         }
+        let waiting: usize = hints.iter().map(|(_, bytes)| bytes).sum();
+        hints.push_back(match message {
+            Advanced::BlocksPushed(pushed) if waiting + bytes > PUSHED_BYTES_MAX => {
+                (Advanced::FeedAdvanced(pushed.to_hint()), 0)
+            }
+            message => (message, bytes),
+        });
     }
 
     /// Remembers what is attached to the connection.
@@ -377,7 +390,7 @@ impl Transport for SocketTransport {
 
     async fn hint(&self) -> Advanced {
         loop {
-            if let Some(hint) = self.hints.lock().pop_front() {
+            if let Some((hint, _)) = self.hints.lock().pop_front() {
                 return hint;
             }
             let mut connection = self.connection.lock().await;

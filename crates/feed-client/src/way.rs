@@ -49,6 +49,13 @@ impl Transport for Way {
         }
     }
 
+    fn hold_hints(&self, until_ms: [u64; 2]) {
+        match self {
+            Self::Http(way) => way.hold_hints(until_ms),
+            Self::Socket(way) => way.hold_hints(until_ms),
+        }
+    }
+
     fn limits(&self) -> Option<Limits> {
         match self {
             Self::Http(way) => way.limits(),

@@ -61,20 +61,31 @@ pub(crate) fn check_page(page: &QueryResponse, cursor: u64) -> Result<(), Unusab
     Ok(())
 }
 
+/// What a page has changed.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Changed {
+    /// It had a block that is wanted, not just one from elsewhere.
+    pub(crate) has_blocks: bool,
+    /// Some block has lost its position, and is to be pushed again.
+    pub(crate) has_freed: bool,
+    /// Some block that had a position has another one now, or other bytes. Within one history there is no such thing.
+    pub(crate) has_moved: bool,
+}
+
 /// Takes a page over: what is in it is here afterwards, and what claims a position that the page doesn't confirm loses
-/// it. Whether some block has lost its position that way, and is to be pushed again.
+/// it.
 pub(crate) fn page(
     connection: &Connection,
     asked: &Asked<'_>,
     page: &QueryResponse,
-) -> Result<bool, Unusable> {
+) -> Result<Changed, Unusable> {
     let wanted: HashMap<&Id, &Lane> = asked.lanes.iter().map(|lane| (&lane.feed_id, lane)).collect();
     let mut taking = Taking {
         connection,
         asked,
         holders: holders(connection, asked)?,
         rows: HashMap::new(),
-        has_freed: false,
+        changed: Changed::default(),
     };
     let mut confirmed = HashSet::new();
     for block in &page.blocks {
@@ -105,7 +116,8 @@ pub(crate) fn page(
     for pruned in page.pruned.iter().filter(|pruned| wanted.contains_key(&pruned.feed_id)) {
         feeds::set_pruned(connection, asked.space, Some((&pruned.feed_id, pruned.below)))?;
     }
-    Ok(taking.revoke(page.pruned_below.unwrap_or(0), &confirmed)? || taking.has_freed)
+    taking.changed.has_freed |= taking.revoke(page.pruned_below.unwrap_or(0), &confirmed)?;
+    Ok(taking.changed)
 }
 
 /// A block that had a position in a page's range before the page came.
@@ -135,8 +147,7 @@ struct Taking<'a> {
     holders: HashMap<u64, Holder>,
     /// Rows of feeds that have grown.
     rows: HashMap<i64, feeds::Feed>,
-    /// Whether a block has lost its position.
-    has_freed: bool,
+    changed: Changed,
 }
 
 impl Taking<'_> {
@@ -155,12 +166,19 @@ impl Taking<'_> {
         };
         // The common case first: nobody is at this place, and nothing has this key.
         if holder.is_none() && blocks::insert_new(connection, &new)?.is_some() {
+            self.changed.has_blocks = true;
             return self.note_block(lane.feed, block, position, true);
         }
         let stored = blocks::find(connection, lane.feed, block.sequence, &block.actor_id)?;
         let is_same = stored.is_some_and(|stored| stored.content == content);
         if stored.is_some_and(|stored| is_same && stored.position == Some(position)) {
+            self.changed.has_blocks = true;
             return Ok(());
+        }
+        if stored.is_some_and(|stored| stored.position.is_some()) {
+            self.changed.has_moved = true;
+        } else {
+            self.changed.has_blocks = true;
         }
         if let Some(stored) = stored.filter(|_| !is_same) {
             // What is counted of the feed so far is written first: what is set aside is taken off there.
@@ -175,7 +193,7 @@ impl Taking<'_> {
         }) {
             // Whoever holds a position gives it up: the authority has just said whose it is.
             blocks::set_position(connection, holder.insertion_id, None, None)?;
-            self.has_freed = true;
+            self.changed.has_freed = true;
         }
         self.holders.remove(&position);
         if let Some(stored) = stored.filter(|_| is_same) {

@@ -31,6 +31,10 @@ pub trait Transport: Send + Sync {
         std::future::pending()
     }
 
+    /// Until when nothing comes of hints, because those before led to nothing: of those about replicated feeds, and of those
+    /// about others, milliseconds since the Unix epoch. A transport that asks for hints need not do so before.
+    fn hold_hints(&self, _until_ms: [u64; 2]) {}
+
     /// What the authority accepts, if it has said so.
     fn limits(&self) -> Option<Limits> {
         None
@@ -110,6 +114,7 @@ async fn step<T: Transport>(replica: &Arc<Mutex<Replica>>, space: &Id, transport
         Ok(response) => replica.answered(space, response)?,
         Err(reason) => replica.failed(space, &request_id, &reason)?,
     }
+    transport.hold_hints(replica.hints_held_ms(space));
     Ok(true)
 }
 

@@ -47,10 +47,16 @@ pub struct Options {
     pub poll_ms: u64,
     /// After how long a request counts as lost, in milliseconds.
     pub timeout_ms: u64,
-    /// The first wait after a failure, in milliseconds; the real one is drawn below it.
+    /// The first wait after a failure, in milliseconds; the real one is drawn below it. So long, too, the next hint waits after
+    /// one that led to nothing.
     pub backoff_ms_min: u64,
-    /// The longest wait after failures, in milliseconds.
+    /// The longest wait after failures, and of hints after some that led to nothing, in milliseconds.
     pub backoff_ms_max: u64,
+    /// Pages that say there is more and have no block, in a row, and pages of one list of feeds, that are followed by the
+    /// next at once. After more of them each is waited after as after a failure.
+    pub pages_at_once_max: u64,
+    /// Most feeds of a space that are replicated because a rule picks them. The status says so where there are more.
+    pub picked_feeds_max: u64,
     /// How long subscriptions shall last, in milliseconds.
     pub subscription_ms: u64,
 }
@@ -75,6 +81,8 @@ impl Default for Options {
             timeout_ms: 30_000,
             backoff_ms_min: 250,
             backoff_ms_max: 30_000,
+            pages_at_once_max: 1000,
+            picked_feeds_max: 100_000,
             subscription_ms: 3_600_000,
         }
     }

@@ -10,6 +10,7 @@ use alluvium_feed_store::{Database, StoreError};
 use tokio::sync::watch;
 
 use crate::options::Options;
+use crate::schedule::Jitter;
 use crate::session::Session;
 use crate::{ReplicaError, ReplicaResult};
 
@@ -26,6 +27,8 @@ pub struct Replica {
     /// The identity of this file, for cursors.
     pub(crate) store: Token,
     pub(crate) sessions: HashMap<Id, Session>,
+    /// For how long hints wait.
+    pub(crate) jitter: Jitter,
     changes: watch::Sender<u64>,
     foreign_version: i64,
 }
@@ -65,7 +68,8 @@ impl Replica {
         let changes = watch::Sender::new(0);
         let foreign_version = database.foreign_version()?;
         let sessions = HashMap::new();
-        Ok(Self { database, env, options, actor, store, sessions, changes, foreign_version })
+        let jitter = Jitter::of(store.as_str());
+        Ok(Self { database, env, options, actor, store, sessions, jitter, changes, foreign_version })
     }
 
     /// Who writes here.
@@ -101,7 +105,7 @@ impl Replica {
         for session in self.sessions.values_mut() {
             session.push_at(now_ms);
             session.pull_at(now_ms);
-            session.list_at(now_ms);
+            session.list_anew_at(now_ms);
         }
         self.changed();
         Ok(true)

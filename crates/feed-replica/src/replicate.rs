@@ -1,11 +1,11 @@
 //! Choosing what to replicate. All of it stays in this file; the authority only ever sees queries.
 
-use alluvium_feed_protocol::{FeedInfo, From, Id, Selector};
+use alluvium_feed_protocol::{FeedAdvanced, FeedInfo, From, Id, Selector};
 use alluvium_feed_store::rusqlite::{Connection, OptionalExtension};
 use alluvium_feed_store::{StoreError, StoreResult, feeds, spaces};
 
 use crate::lanes;
-use crate::session::OpenStart;
+use crate::session::{FeedHints, OpenStart};
 use crate::state;
 use crate::{Replica, ReplicaError, ReplicaResult};
 
@@ -77,7 +77,7 @@ impl Replica {
             spaces::find_or_create(transaction, space)?;
             Ok(store_selector(transaction, space, selector, from)?)
         })?;
-        self.session(space).list_at(now_ms);
+        self.session(space).list_anew_at(now_ms);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Replica {
         })?;
         // What other rules pick comes back with the next listing.
         let session = self.session(space);
-        session.list_at(now_ms);
+        session.list_anew_at(now_ms);
         session.push_at(now_ms);
         Ok(())
     }
@@ -182,49 +182,124 @@ fn set_feed(
     Ok(())
 }
 
-/// Replicates those of listed feeds that a rule picks and that have no setting yet.
+/// For whom feeds are picked, and how many.
+#[derive(Debug)]
+pub(crate) struct Picking<'a> {
+    pub(crate) actor: &'a Id,
+    pub(crate) now_ms: u64,
+    /// Most feeds of a space that rules pick.
+    pub(crate) feeds_max: u64,
+}
+
+/// What came of listed feeds.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Listed {
+    /// Something is replicated that was not before.
+    pub(crate) has_picked: bool,
+    /// There was a feed that was not known.
+    pub(crate) has_new: bool,
+    /// Not everything that rules pick is replicated.
+    pub(crate) has_too_many: bool,
+}
+
+/// Replicates those of listed feeds that a rule picks and that have no setting yet, and notes those that none picks.
 pub(crate) fn pick(
     connection: &Connection,
     space: &Id,
     listed: &[FeedInfo],
-    actor: &Id,
-    now_ms: u64,
-) -> StoreResult<()> {
+    picking: &Picking<'_>,
+    known: &mut FeedHints,
+) -> StoreResult<Listed> {
     let rules = selectors(connection, space)?;
+    let mut found = Listed::default();
+    let mut room = None;
     for feed in listed {
-        let known = feeds::find(connection, space, &feed.feed_id)?;
-        let is_written = match &known {
-            Some(known) => has_written(connection, known.private_id, actor)?,
+        let stored = feeds::find(connection, space, &feed.feed_id)?;
+        let is_written = match &stored {
+            Some(stored) => has_written(connection, stored.private_id, picking.actor)?,
             None => false,
         };
-        let picking = rules
+        let rule = rules
             .iter()
             .find(|(_, selector, _)| selector.picks(&feed.feed_id, feed.namespace.as_ref(), is_written));
-        let Some((_, _, from)) = picking.filter(|(_, _, from)| is_known(*from)) else { continue };
-        let mut row = match known {
-            Some(known) => known,
+        let Some((_, _, from)) = rule else {
+            let is_settled = is_settled(connection, stored.as_ref())?;
+            found.has_new |= !is_settled && known.pass_over(&feed.feed_id);
+            continue;
+        };
+        if !is_known(*from) {
+            continue;
+        }
+        let is_settled = is_settled(connection, stored.as_ref())?;
+        if !is_settled {
+            let left = match room {
+                Some(left) => left,
+                None => picking.feeds_max.saturating_sub(picked_count(connection, space)?),
+            };
+            if left == 0 {
+                found.has_too_many = true;
+                continue;
+            }
+            room = Some(left - 1);
+        }
+        let mut row = match stored {
+            Some(stored) => stored,
             None => feeds::create(connection, space, &feed.feed_id)?,
         };
         if row.namespace.is_none() && feed.namespace.is_some() {
             row.namespace.clone_from(&feed.namespace);
             feeds::update(connection, &row)?;
         }
-        if !is_set(connection, row.private_id)? {
-            set_feed(connection, space, row.private_id, *from, false, now_ms)?;
+        if !is_settled {
+            set_feed(connection, space, row.private_id, *from, false, picking.now_ms)?;
+            (found.has_picked, found.has_new) = (true, true);
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+/// How many feeds of a space are replicated because a rule picks them.
+fn picked_count(connection: &Connection, space: &Id) -> StoreResult<u64> {
+    let sql = "SELECT count(*) FROM replication r JOIN feeds f ON f.feedPrivateId = r.feedPrivateId \
+               WHERE f.spaceId = ?1 AND r.isExplicit = 0";
+    Ok(connection.prepare_cached(sql)?.query_row([space.as_str()], |row| row.get(0))?)
+}
+
+/// Whether a hint is only about feeds that have a setting, or that are known to be picked by no rule.
+pub(crate) fn is_known_of(
+    connection: &Connection,
+    hint: &FeedAdvanced,
+    actor: &Id,
+    known: &FeedHints,
+) -> ReplicaResult<bool> {
+    // It may be about more than it names.
+    if hint.feed_ids.is_empty() || hint.count > hint.feed_ids.len() as u64 {
+        return Ok(false);
+    }
+    for feed in &hint.feed_ids {
+        let stored = feeds::find(connection, &hint.space_id, feed)?;
+        let is_settled = is_settled(connection, stored.as_ref())?;
+        // A rule may pick what was written to since.
+        let is_written =
+            || stored.as_ref().map_or(Ok(false), |stored| has_written(connection, stored.private_id, actor));
+        if !is_settled && (!known.is_passed_over(feed) || is_written()?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a feed has a setting, its own or by a rule.
+fn is_settled(connection: &Connection, feed: Option<&feeds::Feed>) -> StoreResult<bool> {
+    let Some(feed) = feed else { return Ok(false) };
+    let sql = "SELECT EXISTS (SELECT 1 FROM replication WHERE feedPrivateId = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row([feed.private_id], |row| row.get(0))?)
 }
 
 fn has_written(connection: &Connection, feed: i64, actor: &Id) -> StoreResult<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM blocks INDEXED BY blocks_feed_sequence_actor \
                WHERE feedPrivateId = ?1 AND actorId = ?2)";
     Ok(connection.prepare_cached(sql)?.query_row((feed, actor.as_str()), |row| row.get(0))?)
-}
-
-fn is_set(connection: &Connection, feed: i64) -> StoreResult<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM replication WHERE feedPrivateId = ?1)";
-    Ok(connection.prepare_cached(sql)?.query_row([feed], |row| row.get(0))?)
 }
 
 /// Starts that stand for what is current become positions, once the authority has told which.

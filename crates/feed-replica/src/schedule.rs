@@ -1,5 +1,7 @@
 //! When to try again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use alluvium_env::Random;
 
 use crate::options::Options;
@@ -8,6 +10,30 @@ use crate::options::Options;
 const IN_VAIN_MAX: u32 = 5;
 /// Longest wait that is taken from the other side, in milliseconds.
 const TOLD_MS_MAX: u64 = 300_000;
+
+/// Random numbers for waits alone: so that whoever waits draws nothing from those that others draw, and a run that follows from
+/// a seed is the same whether anybody has waited or not. Not for secrets.
+#[derive(Debug)]
+pub(crate) struct Jitter(AtomicU64);
+
+impl Jitter {
+    /// Numbers that follow from a name.
+    pub(crate) fn of(name: &str) -> Self {
+        let mixed = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(AtomicU64::new(name.bytes().fold(0xcbf2_9ce4_8422_2325, mixed)))
+    }
+}
+
+impl Random for Jitter {
+    fn next_u64(&self) -> u64 {
+        // Splitmix64: a counter with steps of an odd number, well mixed.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
 
 /// One loop's luck: how often it failed in a row, and when it may try again.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +109,18 @@ mod tests {
         assert!(waits.len() > 15);
         retry.succeed();
         assert_eq!(retry.not_before_ms, 0);
+    }
+
+    #[test]
+    fn jitter_follows_from_its_name_and_is_spread() {
+        let draw = |name: &str| {
+            let jitter = Jitter::of(name);
+            (0..1000).map(|_| jitter.next_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw("one"), draw("one"));
+        assert_ne!(draw("one"), draw("two"));
+        let of_ten = |tenth: u64| draw("one").iter().filter(|drawn| **drawn % 10 == tenth).count();
+        assert!((0..10).all(|tenth| (60..140).contains(&of_ten(tenth))));
     }
 
     #[test]

@@ -5,19 +5,23 @@
 
 mod answer;
 mod held;
+mod hints;
 mod next;
 mod tail;
 mod trouble;
 
 pub(crate) use held::Held;
+pub(crate) use hints::FeedHints;
 pub(crate) use next::OpenStart;
 
 use std::collections::{HashMap, HashSet};
 
 use alluvium_feed_protocol::{BlocksPushed, FeedAdvanced, Id, Limits, RequestId};
 
-use crate::schedule::Retry;
-use crate::{Replica, ReplicaResult, state};
+use self::hints::TailHints;
+use crate::options::Options;
+use crate::schedule::{Jitter, Retry};
+use crate::{Replica, ReplicaResult, replicate, state};
 
 /// Further away than any clock gets.
 const NEVER_MS: u64 = u64::MAX >> 1;
@@ -131,8 +135,15 @@ pub(crate) struct Session {
     /// Feeds of which a block was refused, and when more of them may be tried.
     suspect: HashSet<i64>,
     suspects: Retry,
-    /// The highest position that a hint about the tail has told.
-    pub(crate) hinted: u64,
+    /// How often what was sure was not any more, whatever has come since: nothing is asked until some time after.
+    upheavals: Retry,
+    /// Hints about the tail, and about feeds that selectors may pick.
+    pub(crate) hints: TailHints,
+    feed_hints: FeedHints,
+    /// Pages of the tail, and of feeds that are behind, that had more after them and no block, in a row.
+    barren: [u64; 2],
+    /// Selectors pick more feeds than are replicated because of them.
+    has_too_many: bool,
     /// Feeds of which the authority can give nothing.
     pub(crate) held: Held,
 }
@@ -201,9 +212,68 @@ impl Session {
         self.list_due_ms = NEVER_MS;
     }
 
-    pub(crate) fn list_at(&mut self, due_ms: u64) {
+    /// Feeds are listed from the first one on.
+    fn list_at(&mut self, due_ms: u64) {
         self.list_due_ms = self.list_due_ms.min(due_ms);
         self.list_after = None;
+    }
+
+    /// The same where selectors may be others than before.
+    pub(crate) fn list_anew_at(&mut self, due_ms: u64) {
+        self.feed_hints.reconsider();
+        self.has_too_many = false;
+        self.list_at(due_ms);
+    }
+
+    fn list_as_hinted(&mut self, now_ms: u64) {
+        if let Some(due_ms) = self.feed_hints.due_ms(now_ms) {
+            self.list_at(due_ms);
+        }
+    }
+
+    /// Whether a list of feeds is being asked for, page after page.
+    fn is_listing(&self) -> bool {
+        self.list_after.is_some() || self.in_flight.iter().any(|request| matches!(request.kind, Kind::List))
+    }
+
+    /// What a hint has told and is not looked at yet is not forgotten over anything else.
+    fn pull_as_hinted(&mut self, now_ms: u64) {
+        if let Some(due_ms) = self.hints.due_ms(now_ms) {
+            self.pull_at(due_ms);
+        }
+    }
+
+    /// Something that was sure isn't any more: the history is another one, or a position has gone. That may be now and then. A
+    /// server of which it is so over and over is asked seldom, however far it lets everything come in between.
+    fn shake(&mut self, now_ms: u64, options: &Options, jitter: &Jitter) {
+        if !self.upheavals.is_free_again(now_ms, options) {
+            self.upheavals.fail(now_ms, None, options, jitter);
+        }
+    }
+
+    /// Counts pages that bring nothing and go on. Whether there are too many of them to go on at once.
+    fn is_barren(&mut self, way: Way, is_barren: bool, pages_max: u64) -> bool {
+        let count = &mut self.barren[usize::from(matches!(way, Way::Behind))];
+        *count = if is_barren { *count + 1 } else { 0 };
+        *count > pages_max
+    }
+
+    /// Until when hints wait, if they do: those before led to nothing.
+    pub(crate) fn hints_wait_until(&self, now_ms: u64) -> Option<u64> {
+        let until_ms = self.hints.not_before_ms().max(self.feed_hints.not_before_ms());
+        (until_ms > now_ms).then_some(until_ms)
+    }
+
+    /// What is not as it should be, and stops nothing.
+    pub(crate) fn remark(&self, now_ms: u64) -> Option<String> {
+        if self.has_too_many {
+            return Some("rules pick more feeds than may be replicated because of them".to_owned());
+        }
+        let until_ms = self.hints_wait_until(now_ms)?;
+        Some(format!(
+            "the server told of news that were none: what it tells next is looked at in {} ms",
+            until_ms - now_ms
+        ))
     }
 }
 
@@ -224,7 +294,7 @@ impl Replica {
         session.watch_unheard = None;
         session.pull_due_ms = now_ms;
         session.push_due_ms = now_ms;
-        session.list_at(now_ms);
+        session.list_anew_at(now_ms);
         session.pull.succeed();
         session.push.succeed();
         session.lists.succeed();
@@ -232,6 +302,10 @@ impl Replica {
         session.left_out.clear();
         session.suspect.clear();
         session.suspects.succeed();
+        session.hints.begin();
+        session.feed_hints.begin();
+        session.barren = [0; 2];
+        session.upheavals.succeed();
         session.held.clear();
     }
 
@@ -242,7 +316,8 @@ impl Replica {
         session.in_flight.clear();
     }
 
-    /// The authority says that there is something to pull. A hint moves no cursor.
+    /// The authority says that there is something to pull. A hint moves no cursor. It is followed at once, or, where those
+    /// before led to nothing, once its time has come.
     pub fn hint(&mut self, hint: &FeedAdvanced) -> ReplicaResult<()> {
         let now_ms = self.now_ms();
         let space = &hint.space_id;
@@ -258,11 +333,16 @@ impl Replica {
         let is_watch = session.watch.as_ref().is_some_and(|(id, _)| *id == hint.subscription_id);
         let is_tail = session.subscription.as_ref().is_some_and(|own| own.id == hint.subscription_id);
         if is_tail && hint.position > state.tail.position {
-            session.hinted = session.hinted.max(hint.position);
-            session.pull_at(now_ms);
+            session.hints.tell(hint.position);
+            session.pull_as_hinted(now_ms);
         }
-        if is_watch {
-            session.list_at(now_ms);
+        let known = &session.feed_hints;
+        if is_watch && !self.database.read(|file| replicate::is_known_of(file, hint, &self.actor, known))? {
+            session.feed_hints.tell();
+            // A list that is under way may have passed the place; it is asked for again when it is complete.
+            if !session.is_listing() {
+                session.list_as_hinted(now_ms);
+            }
         }
         Ok(())
     }
@@ -296,6 +376,13 @@ impl Replica {
         if was_live && !is_live && session.pull_due_ms != NEVER_MS {
             session.pull_at(now_ms + poll_ms);
         }
+    }
+
+    /// Until when hints wait, since those before led to nothing: those about replicated feeds, and those about feeds that rules
+    /// may pick. A transport that asks for hints need not do so before.
+    pub fn hints_held_ms(&self, space: &Id) -> [u64; 2] {
+        let session = self.sessions.get(space);
+        session.map_or([0; 2], |session| [session.hints.not_before_ms(), session.feed_hints.not_before_ms()])
     }
 
     /// Whether everything that was due has been asked and answered, and nothing waits for another try.
@@ -334,7 +421,7 @@ impl Replica {
         let push = session.push_due_ms.max(session.push.not_before_ms);
         let waits_to_push = self.options.pushes && !session.is_replaying;
         let own = [self.options.pulls.then_some(pull), waits_to_push.then_some(push)];
-        own.into_iter().flatten().min().map(|at_ms| at_ms.min(probe))
+        own.into_iter().flatten().min().map(|at_ms| at_ms.min(probe).max(session.upheavals.not_before_ms))
     }
 }
 

@@ -28,8 +28,12 @@ pub struct SyncStatus {
     /// When an answer last came.
     pub last_ok_at: Option<u64>,
     /// What last went wrong since then; or which feed is held up, as the authority can't read a block of it; or why the
-    /// authority has to be asked now and then: a subscription is refused.
+    /// authority has to be asked now and then: a subscription is refused. Else that it told of news that were none, or that
+    /// rules pick too many feeds.
     pub last_error: Option<String>,
+    /// Until when nothing is looked at that the authority tells by itself, because what it told before led to nothing. What it
+    /// tells until then is in `blocks_to_pull`.
+    pub hints_wait_until: Option<u64>,
     /// Feeds whose older blocks are still being fetched, and those that are held up.
     pub backfilling: Vec<Id>,
     /// Up to which position the replicated feeds are complete.
@@ -68,7 +72,7 @@ impl Replica {
                 missing.max(u64::from(is_held(lane)))
             };
             // What was pushed or announced lies after the cursor until it is pulled.
-            let known = state.seen.position.max(session.map_or(0, |session| session.hinted));
+            let known = state.seen.position.max(session.map_or(0, |session| session.hints.position()));
             let unseen = known.saturating_sub(state.tail.position);
             let has_tail = lanes.iter().any(lanes::Lane::is_tail);
             let tail_to_pull = if has_tail { state.blocks_to_pull.max(unseen) } else { 0 };
@@ -95,6 +99,8 @@ impl Replica {
         if let Some(session) = session {
             status.connected = session.is_connected();
             status.stopped.clone_from(&session.stopped);
+            status.hints_wait_until = session.hints_wait_until(self.now_ms());
+            status.last_error = status.last_error.or_else(|| session.remark(self.now_ms()));
         }
         Ok(status)
     }

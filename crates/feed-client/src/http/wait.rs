@@ -4,7 +4,7 @@
 //! lost, late or doubled costs time and nothing else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -40,13 +40,14 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Starts to wait for what comes after a position. `None` if there can be no thread for it; the replica then polls.
+    /// Starts to wait for what comes after a position, and says where to tell of it and until when there is no use in that.
+    /// `None` if there can be no thread for it; the replica then polls.
     pub(super) fn start(
         exchange: Arc<Exchange>,
         env: Env,
         (space, subscription): (Id, Id),
         after: u64,
-        hints: mpsc::Sender<FeedAdvanced>,
+        (hints, held_ms): (mpsc::Sender<FeedAdvanced>, Arc<AtomicU64>),
     ) -> Option<Self> {
         let is_live = Arc::new(AtomicBool::new(true));
         let (alive, stop) = sync_channel(0);
@@ -57,10 +58,11 @@ impl Wait {
             subscription: subscription.clone(),
             after,
             hints,
+            held_ms,
             stop,
             is_live: Arc::clone(&is_live),
             failures: 0,
-            luck: Luck::default(),
+            luck: Luck { early: 0, furthest: after },
         };
         thread::Builder::new().name("feed-wait".to_owned()).spawn(move || waiter.run()).ok()?;
         Some(Self { subscription, is_live, _alive: alive })
@@ -84,6 +86,8 @@ struct Waiter {
     subscription: Id,
     after: u64,
     hints: mpsc::Sender<FeedAdvanced>,
+    /// Until when the replica looks at no hints: what this server told of before was not there.
+    held_ms: Arc<AtomicU64>,
     stop: Receiver<()>,
     is_live: Arc<AtomicBool>,
     failures: u32,
@@ -102,9 +106,11 @@ enum Step {
 }
 
 /// How the server has answered of late.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Luck {
     early: u32,
+    /// The highest position that it has told.
+    furthest: u64,
 }
 
 impl Luck {
@@ -112,7 +118,9 @@ impl Luck {
     fn step(&mut self, page: &QueryResponse, after: u64, has_waited: bool) -> Step {
         // A server that is set back has something to tell as well.
         let has_news = !page.blocks.is_empty() || page.max_position < after;
-        let has_moved = page.max_position != after;
+        // One that goes back and forth has come no further.
+        let has_moved = page.max_position > self.furthest;
+        self.furthest = self.furthest.max(page.max_position);
         if has_waited || (has_news && has_moved) {
             self.early = 0;
             return if has_news { Step::Tell } else { Step::Ask };
@@ -129,6 +137,9 @@ impl Luck {
 impl Waiter {
     fn run(mut self) {
         while self.stop.try_recv() == Err(TryRecvError::Empty) {
+            if self.is_held() {
+                continue;
+            }
             let began_ms = self.env.clock.now_ms();
             let answer =
                 self.exchange.call_within(&self.space, &self.question(), self.exchange.wait + ANSWER_TIME);
@@ -151,6 +162,16 @@ impl Waiter {
             }
         }
         self.is_live.store(false, Ordering::Release);
+    }
+
+    /// Sleeps as long as there is no use in hints. Whether it had to.
+    fn is_held(&self) -> bool {
+        let held_ms = self.held_ms.load(Ordering::Acquire).saturating_sub(self.env.clock.now_ms());
+        if held_ms > 0 {
+            // Whoever ends this is noticed right after it.
+            let _ended = self.stop.recv_timeout(Duration::from_millis(held_ms));
+        }
+        held_ms > 0
     }
 
     fn question(&self) -> Request {
@@ -230,26 +251,31 @@ mod tests {
         }
     }
 
-    /// The steps after the same answer, given a number of times.
-    fn steps(page: &QueryResponse, after: u64, has_waited: bool) -> Vec<Step> {
-        let mut luck = Luck::default();
-        (0..5).map(|_| luck.step(page, after, has_waited)).collect()
+    /// The steps after answers that tell these positions one after the other, from a position on.
+    fn steps(positions: [u64; 5], has_block: bool, after: u64, has_waited: bool) -> Vec<Step> {
+        let (mut luck, mut after) = (Luck { early: 0, furthest: after }, after);
+        let step = |position| {
+            let step = luck.step(&page(position, has_block), after, has_waited);
+            after = position;
+            step
+        };
+        positions.into_iter().map(step).collect()
     }
 
     #[test]
     fn a_server_that_waits_is_asked_at_once_and_news_are_told() {
-        assert_eq!(steps(&page(5, false), 5, true), [Step::Ask; 5]);
-        assert_eq!(steps(&page(6, true), 5, false), [Step::Tell; 5]);
-        assert_eq!(steps(&page(3, false), 5, false), [Step::Tell; 5]);
+        assert_eq!(steps([5; 5], false, 5, true), [Step::Ask; 5]);
+        assert_eq!(steps([6, 7, 9, 10, 11], true, 5, false), [Step::Tell; 5]);
     }
 
     #[test]
     fn a_server_that_answers_at_once_and_gets_nowhere_is_left_alone() {
-        let nothing = steps(&page(5, false), 5, false);
-        assert_eq!(nothing, [Step::Ask, Step::Ask, Step::Ask, Step::Pause, Step::Pause]);
-        let the_same_again = steps(&page(5, true), 5, false);
-        assert_eq!(the_same_again, [Step::Tell, Step::Tell, Step::Tell, Step::Pause, Step::Pause]);
-        let of_others = steps(&page(9, false), 5, false);
-        assert_eq!(of_others, [Step::Ask, Step::Ask, Step::Ask, Step::Pause, Step::Pause]);
+        let asked = [Step::Ask, Step::Ask, Step::Ask, Step::Pause, Step::Pause];
+        let told = [Step::Tell, Step::Tell, Step::Tell, Step::Pause, Step::Pause];
+        assert_eq!(steps([5; 5], false, 5, false), asked, "nothing");
+        assert_eq!(steps([5; 5], true, 5, false), told, "the same again");
+        assert_eq!(steps([9; 5], false, 5, false), asked, "something of others");
+        assert_eq!(steps([8, 7, 6, 5, 4], false, 9, false), told, "set back again and again");
+        assert_eq!(steps([4, 5, 4, 5, 4], true, 5, false), told, "back and forth");
     }
 }

@@ -6,9 +6,13 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
+use super::trouble::shortened;
 use super::{Held, InFlight, Kind, OpenStart, Session, Subscription, Way};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
+use crate::options::Options;
+use crate::replicate::Picking;
+use crate::schedule::Jitter;
 use crate::state::{self, Place, SyncState};
 use crate::{Replica, ReplicaResult, history, replicate};
 
@@ -17,6 +21,8 @@ use crate::{Replica, ReplicaResult, history, replicate};
 pub(super) enum Taken {
     /// As asked for.
     Done,
+    /// As asked for, and it leads on without an end: the next one has to wait.
+    Endless(&'static str),
     /// Not used: the history has changed, or the question has become meaningless.
     Discarded,
 }
@@ -42,7 +48,7 @@ impl Replica {
         let mut session = self.take_session(space);
         let at = session.in_flight.iter().position(|request| request.request_id == *request_id);
         let outcome = match at.map(|at| session.in_flight.remove(at)) {
-            Some(request) => self.back_off(space, &mut session, &request.kind, None, reason),
+            Some(request) => self.back_off(space, &mut session, &request.kind, None, &shortened(reason)),
             None => Ok(()),
         };
         self.sessions.insert(space.clone(), session);
@@ -79,12 +85,15 @@ impl Replica {
             _ => Err(Unusable::Nonsense("another kind of answer")),
         };
         match taken {
-            Ok(Taken::Done) => {
+            Ok(taken @ (Taken::Done | Taken::Endless(_))) => {
                 // These were asked with what is known of the history; the others were not.
                 session.is_confirmed |= matches!(
                     request.kind,
                     Kind::Probe { .. } | Kind::Tail { .. } | Kind::Behind { .. } | Kind::Push { .. }
                 );
+                if let Taken::Endless(what) = taken {
+                    return self.back_off(space, session, &request.kind, None, what);
+                }
                 session.retry(&request.kind).ease();
                 Ok(())
             }
@@ -106,6 +115,7 @@ impl Replica {
         // What waits for its start to be known can be pulled afterwards, and whatever was asked for beside it.
         let rest_ms = if open.is_some() { 0 } else { self.poll_ms(session) };
         session.pull_due_ms = now_ms + rest_ms;
+        session.pull_as_hinted(now_ms);
         self.database.write(|transaction| {
             let mut state = state::load(transaction, space)?;
             let same = self.reconcile(transaction, space, session, &mut state, (page, now_ms))?;
@@ -139,7 +149,7 @@ impl Replica {
         let now_ms = self.now_ms();
         #[cfg(feature = "planted-bugs")]
         self.store_cursor_first(space, page)?;
-        self.database.write(|transaction| {
+        let taken = self.database.write::<_, Unusable>(|transaction| {
             let mut state = state::load(transaction, space)?;
             if !self.reconcile(transaction, space, session, &mut state, (page, now_ms))? {
                 state::store(transaction, space, &state)?;
@@ -152,7 +162,28 @@ impl Replica {
                 state::store(transaction, space, &state)?;
             }
             Ok(taken)
-        })
+        })?;
+        if taken != Taken::Done {
+            return Ok(taken);
+        }
+        if !page.has_more {
+            session.hints.judge(page.next_cursor, now_ms, &self.options, &self.jitter);
+            session.pull_as_hinted(now_ms);
+        }
+        let is_barren = page.has_more && page.blocks.is_empty();
+        Ok(self.come_to(session, Way::Tail, page.next_cursor, is_barren))
+    }
+
+    /// A page has led to a position. One that has nothing and goes on is no luck.
+    fn come_to(&self, session: &mut Session, way: Way, position: u64, is_barren: bool) -> Taken {
+        if !is_barren {
+            session.come_to(way, position);
+        }
+        if session.is_barren(way, is_barren, self.options.pages_at_once_max) {
+            Taken::Endless("pages without blocks and without an end")
+        } else {
+            Taken::Done
+        }
     }
 
     fn take_behind(
@@ -188,18 +219,17 @@ impl Replica {
             let asked: Vec<Lane> = lanes.into_iter().filter(is_asked).collect();
             let space_key = spaces::find_or_create(transaction, space)?.key;
             let whole = Asked { space_key, space, feeds, lanes: &asked, cursor, up_to, now_ms };
-            if apply::page(transaction, &whole, page)? {
-                session.push_at(now_ms);
-            }
+            let changed = apply::page(transaction, &whole, page)?;
+            self.note_changes(session, changed);
             for lane in &asked {
                 lanes::set(transaction, lane.feed, lane.from, Some(up_to))?;
             }
             state.see(Place { position: page.next_cursor, check: page.check });
             ok(session, &mut state, now_ms);
             state::store(transaction, space, &state)?;
-            session.come_to(Way::Behind, up_to);
+            let is_barren = page.blocks.is_empty() && up_to < state.tail.position;
             session.pull_at(now_ms);
-            Ok(Taken::Done)
+            Ok(self.come_to(session, Way::Behind, up_to, is_barren))
         })
     }
 
@@ -257,14 +287,26 @@ impl Replica {
         if list.next_after.is_some() && list.next_after <= session.list_after {
             return Err(Unusable::Nonsense("a list that leads nowhere"));
         }
-        self.database.write::<_, Unusable>(|transaction| {
-            Ok(replicate::pick(transaction, space, &list.feeds, &self.actor, now_ms)?)
+        let picking = Picking { actor: &self.actor, now_ms, feeds_max: self.options.picked_feeds_max };
+        let known = &mut session.feed_hints;
+        let listed = self.database.write::<_, Unusable>(|transaction| {
+            Ok(replicate::pick(transaction, space, &list.feeds, &picking, known)?)
         })?;
+        if listed.has_picked {
+            session.pull_at(now_ms);
+        }
+        session.has_too_many = listed.has_too_many || (session.has_too_many && session.list_after.is_some());
         session.list_after = list.next_after;
-        let has_more = session.list_after.is_some();
-        session.list_due_ms = if has_more { now_ms } else { now_ms + self.poll_ms(session) };
-        session.pull_at(now_ms);
-        Ok(Taken::Done)
+        let pages = session.feed_hints.take_page(listed.has_new);
+        if session.list_after.is_none() {
+            session.list_due_ms = now_ms + self.poll_ms(session);
+            session.feed_hints.judge(now_ms, &self.options, &self.jitter);
+            session.list_as_hinted(now_ms);
+            return Ok(Taken::Done);
+        }
+        session.list_due_ms = now_ms;
+        let is_endless = pages >= self.options.pages_at_once_max;
+        Ok(if is_endless { Taken::Endless("a list without an end") } else { Taken::Done })
     }
 
     fn take_subscription(
@@ -311,7 +353,7 @@ impl Replica {
         }
         let space_key = spaces::find_or_create(connection, space)?.key;
         history::doubt(connection, space_key, space, state, page.max_position)?;
-        session.doubt(self.options.pulls, now_ms);
+        session.doubt(now_ms, &self.options, &self.jitter);
         Ok(false)
     }
 
@@ -335,7 +377,7 @@ impl Replica {
         let space_key = spaces::find_or_create(connection, space)?.key;
         history::begin(connection, space_key, space, state, token.clone())?;
         if had_one {
-            session.doubt(self.options.pulls, self.now_ms());
+            session.doubt(self.now_ms(), &self.options, &self.jitter);
         }
         Ok(had_one)
     }
@@ -369,16 +411,17 @@ impl Replica {
 
 impl Session {
     /// The history has changed: look again from what is left of it, and push only once that is done.
-    fn doubt(&mut self, pulls: bool, now_ms: u64) {
-        self.is_replaying = pulls;
+    fn doubt(&mut self, now_ms: u64, options: &Options, jitter: &Jitter) {
+        self.is_replaying = options.pulls;
         self.is_confirmed = false;
+        self.shake(now_ms, options, jitter);
         self.pull_due_ms = now_ms;
         self.push_due_ms = now_ms;
-        self.list_at(now_ms);
+        self.list_anew_at(now_ms);
         // The authority may have forgotten it, or part of it.
         self.subscription = None;
         self.watch = None;
-        self.hinted = 0;
+        self.hints.give_up(now_ms, options, jitter);
         self.held.clear();
     }
 }

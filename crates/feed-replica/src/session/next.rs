@@ -67,7 +67,8 @@ impl Replica {
         let requests_max = if super::is_planted(super::Bug::NotSerialised) { 4 } else { 1 };
         #[cfg(not(feature = "planted-bugs"))]
         let requests_max = 1;
-        if !session.connected || session.stopped.is_some() || session.in_flight.len() >= requests_max {
+        let is_held_back = session.stopped.is_some() || session.upheavals.not_before_ms > now_ms;
+        if !session.connected || is_held_back || session.in_flight.len() >= requests_max {
             return Ok(None);
         }
         let chosen = self.database.write::<_, ReplicaError>(|transaction| {
@@ -107,6 +108,11 @@ impl Replica {
             Ok(chosen)
         })?;
         let Some((mut request, kind)) = chosen else { return Ok(None) };
+        match kind {
+            Kind::Tail { .. } => session.hints.ask(),
+            Kind::List if session.list_after.is_none() => session.feed_hints.ask(),
+            _ => {}
+        }
         session.requests += 1;
         let request_id = RequestId::parse(&format!("{:?}-{}", request.operation(), session.requests));
         let request_id = request_id.unwrap_or_default();
@@ -155,6 +161,7 @@ impl Replica {
         let is_tail_due = !tail.is_empty() && session.pull_due_ms <= now_ms;
         if tail.is_empty() {
             session.subscription = None;
+            session.hints.forget();
         }
         let may_wait = view.state.token.is_some() || !view.lanes.is_empty();
         if tail.is_empty() && session.pull_due_ms <= now_ms && may_wait {

@@ -4,9 +4,9 @@ use alluvium_feed_protocol::{Block, BlocksPushed, Id, QueryResponse, RequestId};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
+use super::Session;
 use super::answer::{Taken, lanes_behind, ok};
-use super::{Session, Way};
-use crate::apply::{self, Asked, Unusable};
+use crate::apply::{self, Asked, Changed, Unusable};
 use crate::lanes::{self, Lane};
 use crate::state::{self, Place, SyncState};
 use crate::{Replica, ReplicaResult};
@@ -27,7 +27,7 @@ impl Replica {
         if session.is_replaying || session.is_probe_due || !is_confirmed {
             return Ok(false);
         }
-        let (now_ms, space) = (self.now_ms(), pushed.space_id.clone());
+        let (now_ms, space, position) = (self.now_ms(), pushed.space_id.clone(), pushed.position);
         let taken = self.database.write::<_, Unusable>(|transaction| {
             let mut state = state::load(transaction, &space)?;
             let cursor = state.tail.position;
@@ -45,7 +45,12 @@ impl Replica {
             Ok(taken)
         });
         match taken {
-            Ok(taken) => Ok(taken == Taken::Done),
+            Ok(Taken::Done) => {
+                session.hints.come_to(position);
+                session.pull_as_hinted(now_ms);
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
             // The pull that follows a hint says what is wrong.
             Err(Unusable::Nonsense(_)) => Ok(false),
             Err(Unusable::Store(error)) => Err(error.into()),
@@ -89,12 +94,11 @@ impl Replica {
             up_to: page.next_cursor,
             now_ms,
         };
-        if apply::page(transaction, &asked, page)? {
-            session.push_at(now_ms);
-        }
+        let changed = apply::page(transaction, &asked, page)?;
+        self.note_changes(session, changed);
+        session.hints.take_page(changed.has_blocks);
         state.tail = Place { position: page.next_cursor, check: page.check };
         state.see(state.tail);
-        session.come_to(Way::Tail, page.next_cursor);
         let missing = page.max_position.saturating_sub(page.next_cursor);
         // What is held up has something to be pulled, for all that is known.
         let is_held = u64::from(!session.held.is_empty());
@@ -102,11 +106,24 @@ impl Replica {
         if page.has_more {
             session.pull_due_ms = now_ms;
         } else {
-            session.hinted = 0;
             session.is_replaying &= lanes_behind(transaction, space, state, &session.held)?;
             session.pull_due_ms = now_ms + self.poll_ms(session);
         }
         Ok(Taken::Done)
+    }
+}
+
+impl Replica {
+    /// What follows from what a page has changed.
+    pub(super) fn note_changes(&self, session: &mut Session, changed: Changed) {
+        let now_ms = self.now_ms();
+        if changed.has_freed {
+            session.push_at(now_ms);
+        }
+        // While everything is pulled anew that is what it is for.
+        if (changed.has_freed || changed.has_moved) && !session.is_replaying {
+            session.shake(now_ms, &self.options, &self.jitter);
+        }
     }
 }
 

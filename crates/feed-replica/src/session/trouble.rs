@@ -10,6 +10,9 @@ use super::{Kind, Session, held};
 use crate::lanes::{self, Lane};
 use crate::{Replica, ReplicaError, ReplicaResult, refusal, state};
 
+/// How much of a reason is kept.
+const REASON_CHARS_MAX: usize = 1000;
+
 impl Replica {
     pub(super) fn refused(
         &mut self,
@@ -18,7 +21,7 @@ impl Replica {
         kind: &Kind,
         error: &ErrorResponse,
     ) -> ReplicaResult<()> {
-        let reason = format!("{}: {}", error.code, error.message);
+        let reason = shortened(&format!("{}: {}", error.code, error.message));
         match error.action() {
             ClientAction::Wait
                 if error.code == ErrorCode::ReadFailed.as_str()
@@ -35,6 +38,7 @@ impl Replica {
             ClientAction::Resubscribe => {
                 session.subscription = None;
                 session.watch = None;
+                session.hints.forgive();
                 self.again(space, session, kind, &reason)
             }
             ClientAction::Replay => {
@@ -54,8 +58,8 @@ impl Replica {
                 self.split(space, session, kind, &error.code, &reason)
             }
             ClientAction::Park | ClientAction::Stop | ClientAction::Authenticate | ClientAction::Redirect => {
-                session.stopped =
-                    Some(error.url.as_ref().map_or(reason.clone(), |url| format!("{reason} ({url})")));
+                let url = error.url.as_ref().map(|url| format!("{reason} ({url})"));
+                session.stopped = Some(url.map_or(reason.clone(), |reason| shortened(&reason)));
                 self.note_error(space, &reason)
             }
         }
@@ -223,6 +227,14 @@ impl Replica {
             state.last_error = Some(reason.to_owned());
             Ok(state::store(transaction, space, &state)?)
         })
+    }
+}
+
+/// A reason as far as it is kept and shown: it may be the authority's, and as long as it likes.
+pub(super) fn shortened(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &reason[..end]),
+        None => reason.to_owned(),
     }
 }
 

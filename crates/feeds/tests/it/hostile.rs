@@ -7,7 +7,8 @@ use alluvium_env::sim::{ManualClock, SeededRandom};
 use alluvium_env::{Clock, Env, RealDisk};
 use alluvium_feed_protocol::limits::NUMBER_MAX;
 use alluvium_feed_protocol::{
-    Block, Encoding, ErrorCode, ErrorResponse, From, Operation, QueryResponse, Response, Selector, Token,
+    Advanced, Block, Encoding, ErrorCode, ErrorResponse, FeedInfo, From, Operation, QueryResponse, Request,
+    Response, Selector, Token,
 };
 use alluvium_feed_replica::{Options, Replica};
 use alluvium_feed_store::Durability;
@@ -24,8 +25,13 @@ pub(crate) const FEW: u64 = 300;
 /// What every request has, at least, before it is too much to go on.
 const FAR_TOO_MANY: u64 = 3000;
 
+/// Pages that may follow each other and bring nothing.
+const PAGES_AT_ONCE_MAX: u64 = 20;
+/// Feeds that rules may pick: more than there are.
+const PICKED_FEEDS_MAX: u64 = 50;
+
 /// What the name of a lie begins with that nobody can tell from the truth: that there is nothing.
-const UNTOLD: &str = "untold";
+pub(crate) const UNTOLD: &str = "untold";
 
 /// What becomes of a request.
 pub(crate) enum Fate {
@@ -34,6 +40,31 @@ pub(crate) enum Fate {
     Failed(&'static str),
     /// There is none, and nothing says so.
     Lost,
+}
+
+/// A server that spoils answers, and sends by itself what nobody asked for.
+pub(crate) trait Liar {
+    /// What becomes of an answer, and what follows on it.
+    fn answer(&mut self, request: &Request, response: Response) -> (Fate, Vec<Advanced>);
+
+    /// When it next sends something by itself.
+    fn next_ms(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// What it sends then.
+    fn unasked(&mut self, _now_ms: u64) -> Vec<Advanced> {
+        Vec::new()
+    }
+}
+
+/// One that spoils answers and is silent otherwise.
+struct Spoiler<'a>(&'a mut dyn FnMut(Operation, Response) -> Fate);
+
+impl Liar for Spoiler<'_> {
+    fn answer(&mut self, request: &Request, response: Response) -> (Fate, Vec<Advanced>) {
+        ((self.0)(request.operation(), response), Vec::new())
+    }
 }
 
 pub(crate) struct World {
@@ -46,6 +77,11 @@ pub(crate) struct World {
 impl World {
     /// A replica with something to push in two feeds, to pull, and to look out for.
     pub(crate) fn new() -> Self {
+        Self::selecting(&Selector::All)
+    }
+
+    /// The same with another rule.
+    pub(crate) fn selecting(selector: &Selector) -> Self {
         let authority = Authority::new();
         authority.append(append((0..20).map(|n| block("theirs", "b", n, "x")).collect()));
         let folder = tempfile::tempdir().unwrap();
@@ -55,10 +91,16 @@ impl World {
             random: Arc::new(SeededRandom::new(7)),
             disk: Arc::new(RealDisk),
         };
-        let options = Options { durability: Durability::Process, page_blocks: 7, ..Options::default() };
+        let options = Options {
+            durability: Durability::Process,
+            page_blocks: 7,
+            pages_at_once_max: PAGES_AT_ONCE_MAX,
+            picked_feeds_max: PICKED_FEEDS_MAX,
+            ..Options::default()
+        };
         let mut replica = Replica::open(&folder.path().join("r.sqlite"), None, env, options).unwrap();
         replica.replicate(&id("space"), &id("theirs"), From::Beginning).unwrap();
-        replica.select(&id("space"), &Selector::All, From::Beginning).unwrap();
+        replica.select(&id("space"), selector, From::Beginning).unwrap();
         for feed in ["one", "other"] {
             let texts = (0..30).map(|n| format!("{feed} {n}").into_bytes()).collect();
             replica.append_all(&id("space"), &id(feed), Some(&namespace("n")), texts).unwrap();
@@ -69,6 +111,16 @@ impl World {
 
     /// Lets time go by. Returns how many requests there were.
     pub(crate) fn run(&mut self, ms: u64, spoil: &mut dyn FnMut(Operation, Response) -> Fate) -> u64 {
+        self.run_with(ms, &mut Spoiler(spoil))
+    }
+
+    /// The same with a server that is well.
+    pub(crate) fn run_well(&mut self, ms: u64) -> u64 {
+        self.run(ms, &mut |_, response| Fate::Answer(response))
+    }
+
+    /// The same with a server that may also send something by itself.
+    pub(crate) fn run_with(&mut self, ms: u64, liar: &mut dyn Liar) -> u64 {
         let (space, end_ms) = (id("space"), self.clock.now_ms() + ms);
         let mut asked = 0;
         loop {
@@ -77,31 +129,52 @@ impl World {
                 if asked >= FAR_TOO_MANY {
                     return asked;
                 }
-                let (operation, request_id) = (request.operation(), request.request_id().clone());
-                match spoil(operation, self.authority.handle(request)) {
+                let (fate, unasked) = liar.answer(&request, self.authority.handle(request.clone()));
+                match fate {
                     Fate::Answer(response) => self.replica.answered(&space, response).unwrap(),
-                    Fate::Failed(reason) => self.replica.failed(&space, &request_id, reason).unwrap(),
+                    Fate::Failed(reason) => {
+                        self.replica.failed(&space, request.request_id(), reason).unwrap();
+                    }
                     Fate::Lost => {}
                 }
+                self.tell(unasked);
             }
             let now_ms = self.clock.now_ms();
             if now_ms >= end_ms {
                 return asked;
             }
-            let wake_ms = self.replica.wake_ms(&space).unwrap_or(end_ms).clamp(now_ms + 1, end_ms);
+            let wake_ms = self.replica.wake_ms(&space).unwrap_or(end_ms);
+            let wake_ms = wake_ms.min(liar.next_ms()).clamp(now_ms + 1, end_ms);
             self.clock.advance_ms(wake_ms - now_ms);
             self.authority.clock.advance_ms(wake_ms - now_ms);
+            if liar.next_ms() <= wake_ms {
+                let unasked = liar.unasked(wake_ms);
+                self.tell(unasked);
+            }
         }
     }
 
+    fn tell(&mut self, unasked: Vec<Advanced>) {
+        for message in unasked {
+            match message {
+                Advanced::FeedAdvanced(hint) => self.replica.hint(&hint).unwrap(),
+                Advanced::BlocksPushed(pushed) => self.replica.pushed(pushed).unwrap(),
+            }
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
     /// What is not made up for by a server that is well.
-    fn unhealed(&mut self) -> Option<String> {
+    pub(crate) fn unhealed(&mut self) -> Option<String> {
         let space = id("space");
         self.replica.connected(&space);
         self.replica.retry_refused(&space, None).unwrap();
         let mut unhealed = None;
         for _ in 0..WHILE_MS / MINUTE_MS {
-            self.run(MINUTE_MS, &mut |_, response| Fate::Answer(response));
+            self.run_well(MINUTE_MS);
             let status = self.replica.status(&space).unwrap();
             let here: u64 = self.replica.feeds(&space).unwrap().iter().map(|feed| feed.block_count).sum();
             let there = self.authority.after(0).max_position;
@@ -222,12 +295,31 @@ fn pages() -> Vec<(&'static str, Spoil)> {
         ("always more and no further", page(|_, page| (page.has_more, page.next_cursor) = (true, 0))),
         ("a cursor at the start", page(|_, page| page.next_cursor = 0)),
         ("a cursor beyond the end", page(|_, page| page.next_cursor = NUMBER_MAX)),
+        (
+            "untold: always more, a little further, and no blocks",
+            page(|count, page| {
+                page.blocks.clear();
+                (page.has_more, page.next_cursor, page.max_position) = (true, count, NUMBER_MAX);
+            }),
+        ),
         ("a short history", page(|_, page| page.max_position = 0)),
         (
             "untold: a history that only shrinks",
             page(|count, page| {
                 page.blocks.clear();
                 (page.max_position, page.next_cursor) = (20 - count.min(20), 20 - count.min(20));
+            }),
+        ),
+        (
+            "reset each time, and further each time",
+            page(|count, page| {
+                page.reset = count % 20 == 0;
+                for block in &mut page.blocks {
+                    block.position = block.position.map(|position| position + 1000 * count);
+                }
+                page.next_cursor += 1000 * count;
+                page.max_position += 1000 * count;
+                page.check = None;
             }),
         ),
         ("reset each time", page(|_, page| page.reset = true)),
@@ -247,6 +339,12 @@ fn pages() -> Vec<(&'static str, Spoil)> {
     ]
 }
 
+/// A feed that isn't there.
+fn listed(name: &str) -> FeedInfo {
+    let feed = format!(r#"{{"feedId":"{name}"}}"#);
+    Encoding::Json.decode(feed.as_bytes()).unwrap()
+}
+
 /// Answers to appends and lists that can't be right.
 fn others() -> Vec<(&'static str, Operation, Spoil)> {
     fn append(change: fn(&mut alluvium_feed_protocol::AppendResponse)) -> Spoil {
@@ -261,6 +359,19 @@ fn others() -> Vec<(&'static str, Operation, Spoil)> {
         ("no positions", Operation::Append, append(|answer| answer.positions.clear())),
         ("position 0", Operation::Append, append(|answer| answer.positions.fill(0))),
         ("positions too high", Operation::Append, append(|answer| answer.positions.fill(NUMBER_MAX))),
+        (
+            "positions that rise and that no page has",
+            Operation::Append,
+            Box::new(|count, mut response| {
+                if let Response::Append(answer) = &mut response {
+                    let first = 1000 * (count + 1);
+                    answer.positions = (first..).take(answer.positions.len()).collect();
+                    answer.max_position = first + 999;
+                    answer.check = None;
+                }
+                Fate::Answer(response)
+            }),
+        ),
         ("one position for all", Operation::Append, append(|answer| answer.positions.fill(1))),
         (
             "a list without an end",
@@ -268,6 +379,27 @@ fn others() -> Vec<(&'static str, Operation, Spoil)> {
             Box::new(|_, mut response| {
                 if let Response::ListFeeds(list) = &mut response {
                     list.next_after = Some(id("a"));
+                }
+                Fate::Answer(response)
+            }),
+        ),
+        (
+            "a list that goes on with a feed more each time",
+            Operation::ListFeeds,
+            Box::new(|count, mut response| {
+                if let Response::ListFeeds(list) = &mut response {
+                    list.feeds = vec![listed(&format!("z{count:09}"))];
+                    list.next_after = Some(id(&format!("z{count:09}")));
+                }
+                Fate::Answer(response)
+            }),
+        ),
+        (
+            "a list of other feeds each time",
+            Operation::ListFeeds,
+            Box::new(|count, mut response| {
+                if let Response::ListFeeds(list) = &mut response {
+                    list.feeds = (0..900).map(|n| listed(&format!("y{count:09} {n:03}"))).collect();
                 }
                 Fate::Answer(response)
             }),

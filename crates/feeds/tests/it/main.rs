@@ -28,4 +28,5 @@ mod spaces;
 mod streams;
 mod subscribe;
 mod support;
+mod unasked;
 mod waiting;
