@@ -40,7 +40,8 @@ pub struct Space {
 
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
-    /// Creates `dir` and its missing parents. Every directory that this call created is durable when it returns.
+    /// Creates `dir` and its missing parents. Every directory that this call created is durable when it returns, and its
+    /// owner's alone.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Opens a file. What has the name and is no regular file (a FIFO, a device, a socket, a folder) is never opened, as

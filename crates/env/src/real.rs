@@ -1,8 +1,8 @@
 //! The operating system's file system behind the [`Disk`] seam.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,10 @@ use crate::disk::{Disk, DiskFile, DiskLock, OpenMode, Space};
 
 /// Zeros are written in pieces of this size.
 const ZERO_PIECE_BYTES: usize = 1024 * 1024;
+
+/// What folders allow: their owner everything and nobody else anything, whatever the mask is. What is in them are people's
+/// messages, and keys that sign.
+const FOLDER_MODE: u32 = 0o700;
 
 /// Buffers handed to the kernel in one vectored write; Linux takes no more than this (`IOV_MAX`).
 const VECTORED_BUFFERS_MAX: usize = 1024;
@@ -26,7 +30,7 @@ impl Disk for RealDisk {
         }
         let parent = dir.parent().unwrap_or(Path::new(""));
         self.create_dir_all(parent)?;
-        match fs::create_dir(dir) {
+        match DirBuilder::new().mode(FOLDER_MODE).create(dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             other => other?,
         }

@@ -25,6 +25,7 @@
 //! * `subscriptions` – the workers of the documentation, webhooks over `kill -9`.
 //! * `sight` – metrics that move as they should, health, and names of requests.
 //! * `openapi` – the descriptions of both HTTP surfaces, tried status by status.
+//! * `deploy` – units that allow what the servers do, and the proxies of `deploy/` in front of one.
 //! * `failed-sync` – a sync that fails, injected from outside.
 //! * `soak` – a mixed load over restarts for as long as it is told, every byte checked, and whether anything grows.
 
@@ -44,6 +45,7 @@ mod check;
 mod clients;
 mod crash;
 mod deleted_spaces;
+mod deploy;
 mod failed_sync;
 mod feeds;
 mod frames;
@@ -145,6 +147,8 @@ enum Claim {
     Sight,
     /// `docs/openapi.json` and `docs/openapi-jetstream.json`: every path, method and status in them is tried, and every operation is there.
     Openapi,
+    /// The files of `deploy/`: system calls that the units allow; nginx, `HAProxy` and Caddy in front of a server.
+    Deploy,
     /// A failed sync or write stops the process and loses nothing acknowledged.
     FailedSync,
     /// A mixed load on all doors with restarts: every byte is as written, and memory, files, disk and latencies do not grow.
@@ -210,6 +214,7 @@ fn run(cli: Cli) -> Result<Report> {
         Claim::Subscriptions => subscriptions::run(&binary, &mut report)?,
         Claim::Sight => sight::run(&binary, &mut report)?,
         Claim::Openapi => openapi::run(&binary, &mut report)?,
+        Claim::Deploy => deploy::run(&binary, &mut report)?,
         Claim::FailedSync => failed_sync::run(&binary, cli.store, &mut report)?,
         Claim::Soak(options) => soak::run(&binary, &options, &mut report)?,
     }

@@ -29,7 +29,7 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
 }
 
 /// The metrics of a server, as Prometheus would get them.
-fn scrape(address: SocketAddr) -> Result<Exposition> {
+pub(crate) fn scrape(address: SocketAddr) -> Result<Exposition> {
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
     scrape_as(address, accept)
 }
@@ -42,7 +42,7 @@ fn scrape_as(address: SocketAddr, accept: &str) -> Result<Exposition> {
 }
 
 /// Waits until something that the server does by itself is done.
-fn wait_until(what: &str, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(crate) fn wait_until(what: &str, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + WAIT_MAX;
     while !is_done()? {
         if Instant::now() > deadline {

@@ -34,12 +34,20 @@ pub(crate) fn python_project() -> Result<(PathBuf, PathBuf)> {
 
 /// Makes sure that a Debian tool is there, installing it if that is allowed.
 pub(crate) fn debian_tool(name: &str) -> Result<()> {
+    debian_program(name, name)
+}
+
+/// As [`debian_tool`], for one that is in a package of another name.
+pub(crate) fn debian_program(name: &str, package: &str) -> Result<()> {
     if Command::new(name).arg("--version").output().is_ok() {
         return Ok(());
     }
-    ensure!(rustix::process::geteuid().is_root(), "`{name}` is needed: install the Debian package `{name}`");
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "`{name}` is needed: install the Debian package `{package}`"
+    );
     run(Command::new("apt-get").args(["update", "-qq"]))?;
-    run(Command::new("apt-get").args(["install", "-qq", "--yes", "--no-install-recommends", name]))
+    run(Command::new("apt-get").args(["install", "-qq", "--yes", "--no-install-recommends", package]))
 }
 
 /// As [`debian_tool`], for one that has other names elsewhere. Returns the name that it has here; the first is that of the

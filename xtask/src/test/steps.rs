@@ -134,6 +134,11 @@ pub(super) const STEPS: &[Step] = &[
         about: "the description of the HTTP surface, status by status",
         run: || black_box("openapi"),
     },
+    Step {
+        name: "deploy",
+        about: "units that allow what the servers do; nginx, HAProxy and Caddy in front of one",
+        run: || black_box("deploy"),
+    },
     Step { name: "failed-sync", about: "a sync and a write that fail", run: || black_box("failed-sync") },
     Step {
         name: "failed-sync-sqlite",

@@ -49,6 +49,20 @@ fn a_lock_is_exclusive_until_it_is_dropped() {
 }
 
 #[test]
+fn folders_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let given = dir.path().join("given");
+    fs::create_dir(&given).unwrap();
+    fs::set_permissions(&given, fs::Permissions::from_mode(0o750)).unwrap();
+    RealDisk.create_dir_all(&given.join("x/y")).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(&given.join("x")), mode(&given.join("x/y"))], [0o700, 0o700]);
+    // What somebody else has made is as that wants it.
+    assert_eq!(mode(&given), 0o750);
+}
+
+#[test]
 fn names_are_created_listed_renamed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("x/y");
