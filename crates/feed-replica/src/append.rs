@@ -56,6 +56,7 @@ impl Replica {
                     block: &block,
                     content,
                     position: None,
+                    before: None,
                     now_ms,
                 };
                 blocks::insert(transaction, &new)?;

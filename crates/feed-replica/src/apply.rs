@@ -162,6 +162,7 @@ impl Taking<'_> {
             block,
             content,
             position: Some((position, None)),
+            before: None,
             now_ms: asked.now_ms,
         };
         // The common case first: nobody is at this place, and nothing has this key.

@@ -6,9 +6,12 @@ use alluvium_feed_protocol::{Block, BlockKey, Check, ContentHash, Id};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use self::row::{ACTOR, ARRIVED, DATA, NAMED, SEQUENCE, as_written, due, place_check};
+use self::row::{ACTOR, ARRIVED, DATA, NAMED, Place, SEQUENCE, as_written, due};
+pub(crate) use self::row::{
+    BEFORE, FEED, POSITION, POSITION_CHECK, ROW, from_row_unchecked, hash_of, is_as_written,
+    is_row_as_written,
+};
 pub use self::row::{COLUMN_COUNT, COLUMNS, from_row};
-pub(crate) use self::row::{FEED, POSITION, POSITION_CHECK, from_row_unchecked, hash_of, is_as_written};
 use crate::feeds::Feed;
 use crate::rowcheck::{self, blob, number, text};
 use crate::spaces::{check_from_sql, check_to_sql};
@@ -40,6 +43,8 @@ pub struct New<'a> {
     pub content: ContentHash,
     /// Its position, and the check there, on an authority.
     pub position: Option<(u64, Option<Check>)>,
+    /// The position of the block before it in its feed, on an authority; 0 if it is the first.
+    pub before: Option<u64>,
     /// When it is stored.
     pub now_ms: u64,
 }
@@ -47,8 +52,10 @@ pub struct New<'a> {
 /// Writes the checks of all rows that have none, as those of before schema version 7; `from` is the last row that was
 /// looked at, and how many are is bounded. The last row looked at now; none if there are no more.
 pub(crate) fn write_checks(connection: &Connection, from: i64, count: usize) -> StoreResult<Option<i64>> {
+    // What later versions have added has no check to be in.
+    let columns = COLUMNS.replace("b.positionBefore", "NULL");
     let sql = format!(
-        "SELECT {COLUMNS}, b.insertionId FROM blocks b LEFT JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+        "SELECT {columns}, b.insertionId FROM blocks b LEFT JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
          WHERE b.insertionId > ?1 ORDER BY b.insertionId LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -200,7 +207,8 @@ pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResu
     if position == 0 {
         return Ok(Some(Check::START));
     }
-    let sql = "SELECT positionCheck, rowCheck, placeCheck, sequence FROM blocks WHERE spaceKey = ?1 AND position = ?2";
+    let sql = "SELECT position, positionCheck, positionBefore, rowCheck, placeCheck, sequence FROM blocks \
+               WHERE spaceKey = ?1 AND position = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((space, position))?;
     let Some(row) = rows.next()? else {
@@ -211,27 +219,105 @@ pub fn check_at(connection: &Connection, space: i64, position: u64) -> StoreResu
             missing(connection, space, position, position + 1).map(|()| kept)
         };
     };
-    let check: Option<i64> = row.get(0)?;
-    let row_check: Option<i64> = row.get(1)?;
-    let due = row_check.and_then(|row_check| place_check(row_check, Some(position), check));
-    if due.is_none() || row.get::<_, Option<i64>>(2)? != due {
-        let sequence = row.get(3).unwrap_or_default();
-        return Err(StoreError::Damaged { feed: None, sequence, position: Some(position) });
-    }
-    Ok(check.map(check_from_sql))
+    let place = placed(row)?.ok_or_else(|| {
+        let sequence = row.get(5).unwrap_or_default();
+        StoreError::Damaged { feed: None, sequence, position: Some(position) }
+    })?;
+    Ok(place.check.map(check_from_sql))
+}
+
+/// The place of a row, from the columns position, `positionCheck`, `positionBefore`, `rowCheck`, `placeCheck`; none if it is
+/// not what was written.
+fn placed(row: &Row<'_>) -> StoreResult<Option<Place>> {
+    let (place, row_check) = (Place::from_row(row, 0), row.get::<_, Option<i64>>(3));
+    let (Ok(place), Ok(Some(row_check))) = (place, row_check) else { return Ok(None) };
+    let Some(due) = place.due(row_check) else { return Ok(None) };
+    Ok(rowcheck::is_at(row, 4, due)?.then_some(place))
+}
+
+/// What an index says of the block of a feed that follows a position.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Following {
+    /// There is none.
+    None,
+    /// Its place is not what was written.
+    Damaged,
+    /// The position of the block before it, if it says so.
+    After(Option<u64>),
+}
+
+pub(crate) const NEXT: &str = "SELECT position, positionCheck, positionBefore, rowCheck, placeCheck FROM blocks \
+                               INDEXED BY blocks_feed_position WHERE feedPrivateId = ?1 AND position > ?2 \
+                               ORDER BY position LIMIT 1";
+
+/// What follows a position in a feed.
+pub(crate) fn following(connection: &Connection, feed: i64, position: u64) -> StoreResult<Following> {
+    let mut statement = connection.prepare_cached(NEXT)?;
+    let mut rows = statement.query((feed, position))?;
+    let Some(row) = rows.next()? else { return Ok(Following::None) };
+    Ok(placed(row)?.map_or(Following::Damaged, |place| Following::After(place.before)))
 }
 
 /// The check at a position whose block was pruned, if it was kept.
+///
+/// # Errors
+///
+/// [`StoreError::Inconsistent`] if it is not what was kept.
 pub(crate) fn pruned_check_at(
     connection: &Connection,
     space: i64,
     position: u64,
 ) -> StoreResult<Option<Check>> {
-    let sql = "SELECT positionCheck FROM prunedChecks WHERE spaceKey = ?1 AND position = ?2";
-    let found: Option<i64> =
-        connection.prepare_cached(sql)?.query_row((space, position), |row| row.get(0)).optional()?;
-    Ok(found.map(check_from_sql))
+    let sql = "SELECT spaceKey, position, positionCheck, rowCheck FROM prunedChecks WHERE spaceKey = ?1 AND position = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((space, position))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if !is_pruned_as_written(row)? {
+        let what = format!("the check that was kept for position {position} is not what was written");
+        return Err(StoreError::Inconsistent(what));
+    }
+    Ok(Some(check_from_sql(row.get(2)?)))
 }
+
+/// Of how many positions, after one and up to another, the checks have outlived their blocks.
+pub(crate) fn pruned_count(connection: &Connection, space: i64, from: u64, to: u64) -> StoreResult<u64> {
+    Ok(connection.prepare_cached(PRUNED_COUNT)?.query_row((space, from, to), |row| row.get(0))?)
+}
+
+pub(crate) const PRUNED_COUNT: &str = "SELECT count(*) FROM prunedChecks \
+                                       WHERE spaceKey = ?1 AND position > ?2 AND position <= ?3";
+
+/// Whether a row of `prunedChecks` says what was written, from its columns. Files of before schema version 9 have no checks
+/// to compare.
+pub(crate) fn is_pruned_as_written(row: &Row<'_>) -> StoreResult<bool> {
+    Ok(row.get_ref(3)? == ValueRef::Null || rowcheck::is_at(row, 3, rowcheck::of_columns(row, 0..3)?)?)
+}
+
+/// Writes the checks of all rows of `prunedChecks`, as those of before schema version 9.
+pub(crate) fn write_pruned_checks(connection: &Connection) -> StoreResult<()> {
+    let sql = "SELECT spaceKey, position, positionCheck FROM prunedChecks WHERE (spaceKey, position) > (?1, ?2) \
+               ORDER BY spaceKey, position LIMIT ?3";
+    let mut statement = connection.prepare(sql)?;
+    let mut last = (i64::MIN, i64::MIN);
+    loop {
+        let found = statement.query_map((last.0, last.1, PRUNED_AT_ONCE), |row| {
+            Ok((row.get(0)?, row.get(1)?, rowcheck::of_columns(row, 0..3)?))
+        })?;
+        let found: Vec<(i64, i64, i64)> = found.collect::<Result<_, _>>()?;
+        let Some((space, position, _)) = found.last() else { return Ok(()) };
+        last = (*space, *position);
+        for row in found {
+            connection
+                .prepare_cached(
+                    "UPDATE prunedChecks SET rowCheck = ?3 WHERE spaceKey = ?1 AND position = ?2",
+                )?
+                .execute(row)?;
+        }
+    }
+}
+
+/// Rows of `prunedChecks` that are in memory at once while their checks are written.
+const PRUNED_AT_ONCE: usize = 10_000;
 
 /// Removes a feed's blocks below a position, and keeps their checks: any of these positions may be the last that some
 /// client has seen. Of positions that are further than [`PRUNED_CHECKS_MAX`] below `next_position` no check is kept.
@@ -243,13 +329,23 @@ pub fn prune(
     next_position: u64,
 ) -> StoreResult<()> {
     let first_kept = next_position.saturating_sub(PRUNED_CHECKS_MAX);
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO prunedChecks (spaceKey, position, positionCheck) \
-             SELECT spaceKey, position, positionCheck FROM blocks \
-             WHERE feedPrivateId = ?1 AND position >= ?2 AND position < ?3 AND positionCheck IS NOT NULL",
-        )?
-        .execute((feed, first_kept, below))?;
+    let mut statement = connection.prepare_cached(
+        "SELECT position, positionCheck, positionBefore, rowCheck, placeCheck FROM blocks \
+         WHERE feedPrivateId = ?1 AND position >= ?2 AND position < ?3 AND positionCheck IS NOT NULL",
+    )?;
+    let mut rows = statement.query((feed, first_kept, below))?;
+    while let Some(row) = rows.next()? {
+        // A check that is not what was written is not kept: it can't be told any more, which is what that means.
+        let Some(Place { position: Some(position), check: Some(check), .. }) = placed(row)? else { continue };
+        let row_check =
+            rowcheck::of([ValueRef::Integer(space), number(Some(position)), ValueRef::Integer(check)]);
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO prunedChecks (spaceKey, position, positionCheck, rowCheck) \
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute((space, position, check, row_check))?;
+    }
     connection
         .prepare_cached("DELETE FROM prunedChecks WHERE spaceKey = ?1 AND position < ?2")?
         .execute((space, first_kept))?;
@@ -274,6 +370,7 @@ pub fn insert_new(connection: &Connection, new: &New<'_>) -> StoreResult<Option<
     let previous = block.prev_actor_id.as_ref().map(Id::as_str);
     let position = new.position.map(|(position, _)| position);
     let check = new.position.and_then(|(_, check)| check).map(check_to_sql);
+    let place = Place { position, check, before: new.before.filter(|_| position.is_some()) };
     // In the order of the columns of `named`.
     let row_check = rowcheck::of([
         ValueRef::Integer(new.space),
@@ -292,8 +389,9 @@ pub fn insert_new(connection: &Connection, new: &New<'_>) -> StoreResult<Option<
     let inserted = connection
         .prepare_cached(
             "INSERT INTO blocks (spaceKey, feedPrivateId, sequence, actorId, prevSequence, prevActorId, timestamp, \
-             insertionTimestamp, dataHash, encryptionKeyId, iv, signature, rowCheck, position, positionCheck, placeCheck, \
-             data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) \
+             insertionTimestamp, dataHash, encryptionKeyId, iv, signature, rowCheck, position, positionCheck, \
+             positionBefore, placeCheck, data) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) \
              ON CONFLICT (feedPrivateId, sequence, actorId) DO NOTHING",
         )?
         .execute(params![
@@ -312,7 +410,8 @@ pub fn insert_new(connection: &Connection, new: &New<'_>) -> StoreResult<Option<
             row_check,
             position,
             check,
-            place_check(row_check, position, check),
+            place.before,
+            place.due(row_check),
             &block.data.0[..],
         ])?;
     Ok((inserted > 0).then(|| connection.last_insert_rowid()))
@@ -328,13 +427,15 @@ pub fn set_position(
     let sql = "SELECT rowCheck FROM blocks WHERE insertionId = ?1";
     let row_check: Option<Option<i64>> =
         connection.prepare_cached(sql)?.query_row([insertion_id], |row| row.get(0)).optional()?;
-    let check = check.map(check_to_sql);
-    let place_check = row_check.flatten().and_then(|row_check| place_check(row_check, position, check));
+    // What is before it is not looked for.
+    let place = Place { position, check: check.map(check_to_sql), before: None };
+    let place_check = row_check.flatten().and_then(|row_check| place.due(row_check));
     connection
         .prepare_cached(
-            "UPDATE blocks SET position = ?2, positionCheck = ?3, placeCheck = ?4 WHERE insertionId = ?1",
+            "UPDATE blocks SET position = ?2, positionCheck = ?3, positionBefore = NULL, placeCheck = ?4 \
+             WHERE insertionId = ?1",
         )?
-        .execute((insertion_id, position, check, place_check))?;
+        .execute((insertion_id, position, place.check, place_check))?;
     Ok(())
 }
 

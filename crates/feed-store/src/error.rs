@@ -26,6 +26,14 @@ pub enum StoreError {
         /// Its position, if it has one.
         position: Option<u64>,
     },
+    /// The row of a feed, or what leads to it or to its blocks, is not what was stored: nothing can be told of this feed.
+    #[error("feed `{feed}` is damaged: {what}")]
+    DamagedFeed {
+        /// Which one.
+        feed: Id,
+        /// In what way.
+        what: String,
+    },
     /// A row of a feed or of a space is not what was stored, or a block is not found that must be there.
     #[error("the database is damaged: {0}")]
     Inconsistent(String),
@@ -83,6 +91,7 @@ impl StoreError {
             ),
             Self::Corrupt(_)
             | Self::Damaged { .. }
+            | Self::DamagedFeed { .. }
             | Self::Inconsistent(_)
             | Self::Newer { .. }
             | Self::Older { .. }
@@ -110,7 +119,8 @@ impl StoreError {
                     | rusqlite::Error::InvalidColumnType(..)
                     | rusqlite::Error::Utf8Error(..)
             ),
-            Self::Inconsistent(_)
+            Self::DamagedFeed { .. }
+            | Self::Inconsistent(_)
             | Self::Newer { .. }
             | Self::Older { .. }
             | Self::File { .. }
@@ -122,7 +132,7 @@ impl StoreError {
     /// Whether what was stored is there no more as it was, and so is not given out.
     pub fn is_damage(&self) -> bool {
         let is_corrupt = || self.sqlite_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt);
-        self.is_of_row() || matches!(self, Self::Inconsistent(_)) || is_corrupt()
+        self.is_of_row() || matches!(self, Self::DamagedFeed { .. } | Self::Inconsistent(_)) || is_corrupt()
     }
 
     /// Whether it can't be said what is on the disk.

@@ -1,9 +1,13 @@
 //! Rows of `feeds`.
 
+mod select;
+
 use alluvium_feed_protocol::{FeedInfo, Id, Namespace};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+pub(crate) use self::select::damaged_by_number;
+pub use self::select::{Listing, Pick, Selected, Within, list, named, pruned, select, statements};
 use crate::rowcheck::{self, number, text};
 use crate::{StoreError, StoreResult};
 
@@ -34,8 +38,12 @@ pub struct Feed {
     pub last_timestamp: Option<u64>,
 }
 
-const COLUMNS: &str = "feedPrivateId, feedId, feedNamespace, lastSequence, lastSequenceActorId, headPosition, \
-                       firstPosition, blockCount, byteCount, prunedBelow, createdAt, lastTimestamp, nameCheck, rowCheck";
+/// From the table `f`.
+const COLUMNS: &str = "f.feedPrivateId, f.feedId, f.feedNamespace, f.lastSequence, f.lastSequenceActorId, f.headPosition, \
+                       f.firstPosition, f.blockCount, f.byteCount, f.prunedBelow, f.createdAt, f.lastTimestamp, \
+                       f.nameCheck, f.rowCheck";
+/// How many of them are of the name.
+const NAMED: usize = 3;
 
 /// How many of [`COLUMNS`] a row's check covers.
 const COVERED: usize = 12;
@@ -71,7 +79,7 @@ impl Feed {
 
 /// Writes the checks of all rows that have none, as those of before schema version 7.
 pub(crate) fn write_checks(connection: &Connection) -> StoreResult<()> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE nameCheck IS NULL");
+    let sql = format!("SELECT {COLUMNS} FROM feeds f WHERE nameCheck IS NULL");
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -86,40 +94,17 @@ pub(crate) fn write_checks(connection: &Connection) -> StoreResult<()> {
 
 /// The row of a feed, if there is one.
 pub fn find(connection: &Connection, space: &Id, feed: &Id) -> StoreResult<Option<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND feedId = ?2");
+    let sql = format!("SELECT {COLUMNS} FROM feeds f WHERE spaceId = ?1 AND feedId = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_row([space.as_str(), feed.as_str()], |row| Ok(from_row(row))).optional()?.transpose()
-}
-
-/// The numbers of those of some feeds that are known.
-pub fn numbers(connection: &Connection, space: &Id, feeds: &[Id]) -> StoreResult<Vec<i64>> {
-    let mut statement = connection.prepare_cached(NUMBERS)?;
-    let rows = statement.query_map((space.as_str(), json(feeds)?), |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// Those of some names that are feeds with a first block: name, number and namespace.
-pub fn named(
-    connection: &Connection,
-    space: &Id,
-    names: &[Id],
-) -> StoreResult<Vec<(Id, i64, Option<Namespace>)>> {
-    let mut statement = connection.prepare_cached(NAMED)?;
-    let mut rows = statement.query((space.as_str(), json(names)?))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (id, namespace): (String, Option<String>) = (row.get(0)?, row.get(2)?);
-        let namespace = namespace.map(|namespace| Namespace::parse(&namespace)).transpose()?;
-        found.push((Id::parse(&id)?, row.get(1)?, namespace));
+    let found = statement.query_row([space.as_str(), feed.as_str()], |row| Ok(from_row(row))).optional()?;
+    match found.transpose()? {
+        Some(other) if other.id != *feed => {
+            let what = "what is found by its name is another".to_owned();
+            Err(StoreError::DamagedFeed { feed: feed.clone(), what })
+        }
+        found => Ok(found),
     }
-    Ok(found)
 }
-
-/// The statement of [`named`], for the test of its plan.
-#[doc(hidden)]
-pub const NAMED: &str = "SELECT f.feedId, f.feedPrivateId, f.feedNamespace FROM json_each(?2) j \
-                         CROSS JOIN feeds f ON f.spaceId = ?1 AND f.feedId = j.value \
-                         WHERE f.createdAt IS NOT NULL";
 
 /// Removes the feeds of an authority's file that were only ever named, and by no subscription that is left: files of
 /// before schema version 5 may have some. How many still are there.
@@ -133,20 +118,15 @@ pub fn forget_named(connection: &Connection) -> StoreResult<u64> {
     Ok(connection.query_row("SELECT count(*) FROM feeds WHERE createdAt IS NULL", [], |row| row.get(0))?)
 }
 
-/// The statement of [`numbers`], for the test of its plan.
-#[doc(hidden)]
-pub const NUMBERS: &str = "SELECT f.feedPrivateId FROM json_each(?2) j \
-                           CROSS JOIN feeds f ON f.spaceId = ?1 AND f.feedId = j.value";
-
 /// The row of a feed by its number.
 pub fn get(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE feedPrivateId = ?1");
+    let sql = format!("SELECT {COLUMNS} FROM feeds f WHERE feedPrivateId = ?1");
     connection.prepare_cached(&sql)?.query_row([private_id], |row| Ok(from_row(row)))?
 }
 
 /// As [`get`], without its check: for files of before there were any.
 pub(crate) fn get_unchecked(connection: &Connection, private_id: i64) -> StoreResult<Feed> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE feedPrivateId = ?1");
+    let sql = format!("SELECT {COLUMNS} FROM feeds f WHERE feedPrivateId = ?1");
     connection.prepare_cached(&sql)?.query_row([private_id], |row| Ok(from_row_unchecked(row)))?
 }
 
@@ -241,7 +221,7 @@ pub fn set_pruned(connection: &Connection, space: &Id, pruned: Option<(&Id, u64)
     let feeds: Vec<(Feed, Option<u64>)> = if let Some((feed, below)) = pruned {
         find(connection, space, feed)?.into_iter().map(|feed| (feed, Some(below))).collect()
     } else {
-        let sql = format!("SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND prunedBelow IS NOT NULL");
+        let sql = format!("SELECT {COLUMNS} FROM feeds f WHERE spaceId = ?1 AND prunedBelow IS NOT NULL");
         let mut statement = connection.prepare_cached(&sql)?;
         let rows = statement.query_map([space.as_str()], |row| Ok(from_row(row)))?;
         rows.map(|row| Ok((row??, None))).collect::<StoreResult<_>>()?
@@ -269,52 +249,6 @@ pub fn count_without(connection: &Connection, space: &Id, feed: &Id) -> StoreRes
     Ok(count)
 }
 
-/// Which feeds a listing has.
-#[derive(Debug, Default)]
-pub struct Listing<'a> {
-    /// Only this namespace.
-    pub namespace: Option<&'a Namespace>,
-    /// Only these namespaces: the others don't exist for whoever asks.
-    pub visible: Option<&'a [Namespace]>,
-    /// Only names that begin so.
-    pub prefix: Option<&'a str>,
-    /// Only names after this one.
-    pub after: Option<&'a Id>,
-    /// Most feeds.
-    pub limit: usize,
-}
-
-/// Feeds with at least one block ever, by name.
-pub fn list(connection: &Connection, space: &Id, listing: &Listing<'_>) -> StoreResult<Vec<Feed>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM feeds WHERE spaceId = ?1 AND feedId > ?2 AND createdAt IS NOT NULL \
-         AND (?3 IS NULL OR feedNamespace = ?3) \
-         AND (?6 IS NULL OR feedNamespace IN (SELECT value FROM json_each(?6))) AND substr(feedId, 1, length(?4)) = ?4 ORDER BY feedId LIMIT ?5"
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(
-        (
-            space.as_str(),
-            listing.after.map_or("", Id::as_str),
-            listing.namespace.map(Namespace::as_str),
-            listing.prefix.unwrap_or_default(),
-            i64::try_from(listing.limit).unwrap_or(i64::MAX),
-            listing.visible.map(json).transpose()?,
-        ),
-        |row| Ok(from_row(row)),
-    )?;
-    rows.map(|row| row?).collect()
-}
-
-/// The numbers of all feeds of some namespaces.
-pub fn of_namespaces(connection: &Connection, space: &Id, namespaces: &[Namespace]) -> StoreResult<Vec<i64>> {
-    let sql = "SELECT feedPrivateId FROM feeds WHERE spaceId = ?1 \
-               AND feedNamespace IN (SELECT value FROM json_each(?2))";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map((space.as_str(), json(namespaces)?), |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
 /// As it is listed.
 impl From<Feed> for FeedInfo {
     fn from(feed: Feed) -> Self {
@@ -336,18 +270,31 @@ pub fn json<T: serde::Serialize>(list: &[T]) -> StoreResult<String> {
     serde_json::to_string(list).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Whether a row says what was written, from [`COLUMNS`]. One whose counts were changed by themselves has no check over all
-/// of it until it is written again.
-pub(crate) fn is_as_written(row: &Row<'_>) -> StoreResult<bool> {
-    let name = name_check(row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?);
-    Ok(rowcheck::is_at(row, COVERED, name)?
-        && (row.get_ref(COVERED + 1)? == ValueRef::Null
-            || rowcheck::is_at(row, COVERED + 1, rowcheck::of_columns(row, 0..COVERED)?)?))
+/// How far a row says what was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Written {
+    /// In all that it says.
+    Whole,
+    /// In number, name and namespace.
+    Name,
+    /// In nothing that could be relied on.
+    Not,
+}
+
+/// Compares a row with its checks, from [`COLUMNS`]. One whose counts were changed by themselves has no check over all of it
+/// until it is written again.
+fn written(row: &Row<'_>) -> StoreResult<Written> {
+    let (name, all) = rowcheck::of_first_and_all(row, 0..NAMED, NAMED..COVERED)?;
+    if !rowcheck::is_at(row, COVERED, name)? {
+        return Ok(Written::Not);
+    }
+    let is_whole = row.get_ref(COVERED + 1)? == ValueRef::Null || rowcheck::is_at(row, COVERED + 1, all)?;
+    Ok(if is_whole { Written::Whole } else { Written::Name })
 }
 
 /// A feed from [`COLUMNS`].
 fn from_row(row: &Row<'_>) -> StoreResult<Feed> {
-    if is_as_written(row)? {
+    if written(row)? == Written::Whole {
         return from_row_unchecked(row);
     }
     let name = row.get::<_, String>(1).unwrap_or_default();

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 pub use self::log::{LogEnd, log_end};
 use crate::spaces::{Space, check_from_sql};
-use crate::{StoreError, StoreResult, blocks, feeds, schema, spaces};
+use crate::{StoreError, StoreResult, blocks, feeds, schema, spaces, subscriptions};
 
 /// How long a copy waits for another connection's lock.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -357,7 +357,7 @@ impl Walk {
             if position > self.pruned_below {
                 report(format!("the positions {} to {before} are missing", self.last + 1));
             }
-            self.check = blocks::pruned_check_at(connection, self.space, before)?;
+            self.check = pruned_check(connection, self.space, before)?;
         }
         self.last = position;
         Ok(())
@@ -371,7 +371,7 @@ impl Walk {
     ) -> StoreResult<()> {
         let (last, counter) = (self.last, space.max_position());
         if last < counter && counter < self.pruned_below {
-            self.check = blocks::pruned_check_at(connection, self.space, counter)?;
+            self.check = pruned_check(connection, self.space, counter)?;
         }
         if last > counter {
             report(format!("there is a block at position {last}, and the counter is at {counter}"));
@@ -385,8 +385,17 @@ impl Walk {
     }
 }
 
-/// Compares the checks that outlived their blocks with what else is known: each is of a position that was given, at which
-/// there is no block any more, below where a feed was pruned. What they say, [`Walk`] compares where a block follows.
+/// The check at a position whose block was pruned. What is not what was written, [`check_pruned`] tells.
+fn pruned_check(connection: &Connection, space: i64, position: u64) -> StoreResult<Option<Check>> {
+    match blocks::pruned_check_at(connection, space, position) {
+        Err(StoreError::Inconsistent(_)) => Ok(None),
+        found => found,
+    }
+}
+
+/// Compares the checks that outlived their blocks with what else is known: each is what was written, and of a position that
+/// was given, at which there is no block any more, below where a feed was pruned. What they say, [`Walk`] compares where a
+/// block follows.
 fn check_pruned(
     connection: &Connection,
     space: &Space,
@@ -401,6 +410,16 @@ fn check_pruned(
     while let Some(row) = rows.next()? {
         let position: i64 = row.get(0)?;
         report(format!("a check is kept for position {position}, at which nothing was pruned"));
+    }
+    let mut statement = connection.prepare(
+        "SELECT spaceKey, position, positionCheck, rowCheck FROM prunedChecks WHERE spaceKey = ?1",
+    )?;
+    let mut rows = statement.query([space.key])?;
+    while let Some(row) = rows.next()? {
+        if !blocks::is_pruned_as_written(row)? {
+            let position: i64 = row.get(1)?;
+            report(format!("the check that was kept for position {position} is not what was written"));
+        }
     }
     Ok(())
 }
@@ -424,6 +443,15 @@ fn check_feed(feed: &feeds::Feed, tally: &Tally, report: &mut dyn FnMut(String))
 }
 
 fn check_subscriptions(connection: &Connection, report: &mut dyn FnMut(String)) -> StoreResult<()> {
+    let mut statement =
+        connection.prepare(&format!("SELECT {} FROM subscriptions", subscriptions::COLUMNS))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if !subscriptions::is_as_written(row)? {
+            let id: String = row.get(0)?;
+            report(format!("the row of subscription `{id}` is not what was written"));
+        }
+    }
     let mut statement = connection.prepare(
         "SELECT s.subscriptionId, s.feedPrivateIds, \
          EXISTS (SELECT 1 FROM spaces WHERE spaces.spaceId = s.spaceId), s.awaitedFeedIds FROM subscriptions s",

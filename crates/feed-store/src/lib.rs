@@ -20,6 +20,7 @@ mod rowcheck;
 mod schema;
 pub mod seal;
 pub mod spaces;
+pub mod subscriptions;
 
 pub use database::{Database, Durability, empty, names};
 pub use error::{StoreError, StoreResult};

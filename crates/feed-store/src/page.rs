@@ -10,16 +10,17 @@
 //! What a page has is checked block by block. That an index has lost a block, or that a row names another feed than it did,
 //! shows in what a page has not, so that is compared with what is known besides, where that costs little: along all
 //! positions none is missing but what was pruned; few feeds have as many blocks between two positions as their own indexes
-//! say; a page that goes to the end has the last block of every feed, and, from the start, as many as are counted.
+//! say, and what is left out for many says by its check that it is of another feed; each block says what is before it in its
+//! feed; a feed whose last block is in the range of a page has it there, and one that begins there too as many as are counted.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 
-use alluvium_feed_protocol::Block;
-use rusqlite::Connection;
+use alluvium_feed_protocol::{Block, Id};
+use rusqlite::{Connection, Row};
 
-use crate::blocks::{self, COLUMNS, FEED, POSITION, from_row};
-use crate::feeds::json;
+use crate::blocks::{self, BEFORE, COLUMNS, FEED, Following, from_row};
+use crate::feeds::{self, Pick, Selected, Within, damaged_by_number, json, select};
 use crate::{StoreError, StoreResult};
 
 /// From this many feeds with news on, the space's positions are walked. Measured: near one in twenty of a thousand.
@@ -36,8 +37,8 @@ const DENSE: u64 = 32;
 pub enum Selection<'a> {
     /// All of the space.
     All,
-    /// These, by number.
-    Feeds(&'a [i64]),
+    /// These.
+    Feeds(&'a [Selected]),
 }
 
 /// How much a page may hold and cost.
@@ -58,10 +59,13 @@ pub struct Page {
     pub blocks: Vec<Block>,
     /// Up to where the selection is complete with this page; `None` if to the end.
     pub complete_to: Option<u64>,
+    /// Of the whole space, where positions are missing: the feeds of which something was pruned, and from where on each is
+    /// complete. Otherwise not looked at.
+    pub pruned: Option<Vec<(u64, Id)>>,
 }
 
 /// Reads a page. `head` is the highest position that the space has given. `connection` must be in a transaction, so that
-/// all parts see the same state.
+/// all parts see the same state, in which the feeds were selected too.
 pub fn read(
     connection: &Connection,
     (space, head): (i64, u64),
@@ -69,104 +73,38 @@ pub fn read(
     cursor: u64,
     limits: PageLimits,
 ) -> StoreResult<Page> {
-    let mut filling = Filling::new(limits, cursor, head);
+    let mut filling = Filling::new(connection, limits, cursor, head);
     let feeds = match selection {
-        Selection::All => return walk(connection, (space, head), None, filling),
-        Selection::Feeds([]) => return Ok(filling.whole()),
+        Selection::All => return Ok(walk(space, filling)?.page),
+        Selection::Feeds([]) => return Ok(filling.whole().page),
         Selection::Feeds(feeds) => feeds,
     };
-    let page = if let [only] = feeds {
-        follow(connection, *only, filling)?
+    let filled = if let [only] = feeds {
+        follow(only.number, filling)?
     } else {
-        let names = json(feeds)?;
-        let skimmed = skim(connection, (space, head), &names, &mut filling)?;
-        if feeds.len() < WIDE_FEEDS_MIN && cursor < filling.passed {
-            compare_count(connection, &names, cursor, &filling)?;
-        }
-        match skimmed {
+        let numbers: Vec<i64> = feeds.iter().map(|feed| feed.number).collect();
+        let search = Search { connection, space, feeds, numbers: json(&numbers)? };
+        let filled = match search.skim(Some(DENSE), &mut filling)? {
             Skimmed::Full => filling.cut(),
             Skimmed::End => filling.whole(),
-            Skimmed::Sparse => look_up(connection, (space, head), feeds, filling)?,
-        }
-    };
-    if page.complete_to.is_none() && cursor < head {
-        compare_ends(connection, feeds, cursor, &page)?;
-    }
-    Ok(page)
-}
-
-/// Fills a page from where too little of the selection lies along the positions.
-fn look_up(connection: &Connection, place: (i64, u64), feeds: &[i64], filling: Filling) -> StoreResult<Page> {
-    let with_news = with_news(connection, feeds, filling.passed)?;
-    if let [only] = with_news[..] {
-        follow(connection, only, filling)
-    } else if with_news.len() < WIDE_FEEDS_MIN {
-        merge(connection, &with_news, filling)
-    } else {
-        let wanted = with_news.into_iter().collect();
-        walk(connection, place, Some(&wanted), filling)
-    }
-}
-
-/// Compares what was found of some feeds along the positions with their own indexes.
-fn compare_count(connection: &Connection, feeds: &str, cursor: u64, filling: &Filling) -> StoreResult<()> {
-    let (found, passed) = (filling.page.blocks.len() as u64, filling.passed);
-    let count: u64 =
-        connection.prepare_cached(COUNT)?.query_row((feeds, cursor, passed), |row| row.get(0))?;
-    if count == found {
-        return Ok(());
-    }
-    let what = format!(
-        "feeds have {count} blocks between positions {cursor} and {passed}, of which {found} are there"
-    );
-    Err(StoreError::Inconsistent(what))
-}
-
-/// Compares a page that goes to the end with what its feeds' rows say of their ends, and, if it has all of them, with how
-/// much that is.
-fn compare_ends(connection: &Connection, feeds: &[i64], cursor: u64, page: &Page) -> StoreResult<()> {
-    let mut statement = connection.prepare_cached(ENDS)?;
-    let mut rows = statement.query([json(feeds)?])?;
-    let (mut is_all, mut count) = (true, 0);
-    while let Some(row) = rows.next()? {
-        let (head, first): (Option<u64>, Option<u64>) = (row.get(0)?, row.get(1)?);
-        count += row.get::<_, u64>(2)?;
-        is_all &= first.is_none_or(|first| first > cursor);
-        let Some(head) = head.filter(|head| *head > cursor && first.is_some()) else { continue };
-        if page.blocks.binary_search_by_key(&Some(head), |block| block.position).is_err() {
-            let what = format!("the block at position {head}, the last of its feed, is not found");
-            return Err(StoreError::Inconsistent(what));
-        }
-    }
-    let found = page.blocks.len() as u64;
-    if is_all && count != found {
-        let what = format!("feeds have {count} blocks, of which {found} are found");
-        return Err(StoreError::Inconsistent(what));
-    }
-    Ok(())
-}
-
-/// Along the positions of a space none is missing but what was pruned.
-struct Unbroken<'a> {
-    connection: &'a Connection,
-    space: i64,
-    /// Below which something was pruned, once that was looked up.
-    pruned_below: Option<u64>,
-}
-
-impl Unbroken<'_> {
-    /// Goes from the last position that was seen to the next that there is.
-    fn step(&mut self, last: u64, next: u64) -> StoreResult<()> {
-        if next <= last + 1 {
-            return Ok(());
-        }
-        let pruned_below = match self.pruned_below {
-            Some(below) => below,
-            None => blocks::pruned_below(self.connection, self.space)?,
+            Skimmed::Sparse => search.look_up(filling)?,
         };
-        self.pruned_below = Some(pruned_below);
-        if next <= pruned_below { Ok(()) } else { Err(blocks::lost(last + 1, next)) }
+        if !search.is_wide() {
+            search.compare_feeds((cursor, filled.passed), &filled.owners, &filled)?;
+        }
+        filled
+    };
+    filled.compare_ends(feeds)?;
+    Ok(filled.page)
+}
+
+/// How often each is there.
+fn count(owners: &[i64]) -> HashMap<i64, u64> {
+    let mut counts = HashMap::new();
+    for owner in owners {
+        *counts.entry(*owner).or_default() += 1;
     }
+    counts
 }
 
 /// How looking along the positions has ended.
@@ -180,62 +118,187 @@ enum Skimmed {
     Sparse,
 }
 
-/// Fills a page from the space's positions for as long as the selection is dense there.
-fn skim(
-    connection: &Connection,
-    (space, head): (i64, u64),
-    feeds: &str,
-    filling: &mut Filling,
-) -> StoreResult<Skimmed> {
-    let mut statement = connection.prepare_cached(&skim_sql())?;
-    let (began, examined_max) = (filling.passed, filling.limits.examined_max as u64);
-    let mut stretch = STRETCH_MIN;
-    while filling.passed < head {
-        let examined = filling.passed - began;
-        let end = filling.passed + stretch.min(examined_max.saturating_sub(examined));
-        if end == filling.passed || (filling.page.blocks.len() as u64) < examined / DENSE {
-            return Ok(Skimmed::Sparse);
-        }
-        let mut rows = statement.query((space, filling.passed, end, feeds))?;
-        while let Some(row) = rows.next()? {
-            if !filling.take(row, from_row)? {
+/// A search for the blocks of some feeds.
+struct Search<'a> {
+    connection: &'a Connection,
+    space: i64,
+    feeds: &'a [Selected],
+    /// Their numbers, as a list that SQLite takes apart.
+    numbers: String,
+}
+
+impl Search<'_> {
+    /// Whether a look-up for each of its feeds would be too much.
+    fn is_wide(&self) -> bool {
+        self.feeds.len() >= WIDE_FEEDS_MIN
+    }
+
+    /// Fills a page from the space's positions, for as long as one block in so many is a selected one.
+    fn skim(&self, density: Option<u64>, filling: &mut Filling<'_>) -> StoreResult<Skimmed> {
+        let mut statement = self.connection.prepare_cached(&skim_sql())?;
+        let (began, head) = (filling.passed, filling.head);
+        let examined_max = filling.limits.examined_max as u64;
+        let mut stretch = STRETCH_MIN;
+        while filling.passed < head {
+            let (from, before) = (filling.passed, filling.owners.len());
+            let end = from.saturating_add(stretch.min(examined_max.saturating_sub(from - began))).min(head);
+            let is_sparse = density.is_some_and(|density| (before as u64) < (from - began) / density);
+            if end == from || is_sparse {
+                return Ok(Skimmed::Sparse);
+            }
+            let mut is_full = false;
+            let mut rows = statement.query((self.space, from, end, &self.numbers))?;
+            while let Some(row) = rows.next()? {
+                if !filling.take_row(row)? {
+                    is_full = true;
+                    break;
+                }
+            }
+            if !is_full {
+                filling.passed = end;
+            }
+            if self.is_wide() {
+                self.compare_others((from, filling.passed), before, filling)?;
+            }
+            if is_full {
                 return Ok(Skimmed::Full);
             }
-            filling.passed = row.get(POSITION)?;
+            stretch = (stretch * 4).min(STRETCH_MAX);
         }
-        filling.passed = end;
-        stretch = (stretch * 4).min(STRETCH_MAX);
+        Ok(Skimmed::End)
     }
-    Ok(Skimmed::End)
+
+    /// Sees that what was left out along the positions is of no selected feed. `before` is how many blocks there were.
+    fn compare_others(
+        &self,
+        (from, to): (u64, u64),
+        before: usize,
+        filling: &Filling<'_>,
+    ) -> StoreResult<()> {
+        let owners = filling.owners.get(before..).unwrap_or_default();
+        let (mut count, due) = (owners.len() as u64, to - from);
+        if count == due {
+            return Ok(());
+        }
+        let mut is_whole = true;
+        let mut statement = self.connection.prepare_cached(&others_sql())?;
+        let mut rows = statement.query((self.space, from, to, &self.numbers))?;
+        while let Some(row) = rows.next()? {
+            is_whole &= blocks::is_row_as_written(row)?;
+            count += 1;
+        }
+        let is_explained = |count| {
+            Ok::<_, StoreError>(count + blocks::pruned_count(self.connection, self.space, from, to)? == due)
+        };
+        // Where something is lost, or was pruned so long ago that nothing tells, the feeds' own indexes have to say what there is.
+        if is_whole && (count == due || is_explained(count)?) {
+            return Ok(());
+        }
+        self.compare_feeds((from, to), owners, filling)
+    }
+
+    /// Compares what was found up to a position with the feeds' own indexes: what follows in each feed says what is before
+    /// it. Where that isn't known yet, they say how much there is.
+    fn compare_feeds(
+        &self,
+        (from, to): (u64, u64),
+        owners: &[i64],
+        filling: &Filling<'_>,
+    ) -> StoreResult<()> {
+        let is_chained = compare_onward(self.feeds.iter(), to, filling)?;
+        if is_chained && filling.is_chained { Ok(()) } else { self.compare_counts((from, to), owners) }
+    }
+
+    /// Compares what was found along the positions with how much the feeds' own indexes have there.
+    fn compare_counts(&self, (from, to): (u64, u64), owners: &[i64]) -> StoreResult<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let found = count(owners);
+        let mut statement = self.connection.prepare_cached(COUNTS)?;
+        let mut rows = statement.query((&self.numbers, from, to))?;
+        while let Some(row) = rows.next()? {
+            let (feed, count): (i64, u64) = (row.get(0)?, row.get(1)?);
+            let found = found.get(&feed).copied().unwrap_or_default();
+            if found != count {
+                let what = format!(
+                    "it has {count} blocks between positions {from} and {to}, of which {found} are there"
+                );
+                return Err(damaged_by_number(self.connection, feed, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a page from where too little of the selection lies along the positions.
+    fn look_up<'b>(&self, mut filling: Filling<'b>) -> StoreResult<Filling<'b>> {
+        let is_new = |feed: &&Selected| feed.head_position.is_some_and(|head| head > filling.passed);
+        let with_news: Vec<&Selected> = self.feeds.iter().filter(is_new).collect();
+        if let [only] = with_news[..] {
+            return follow(only.number, filling);
+        }
+        if with_news.len() < WIDE_FEEDS_MIN {
+            let filled = merge(&with_news, filling)?;
+            if self.is_wide() {
+                compare_onward(with_news.into_iter(), filled.passed, &filled)?;
+            }
+            return Ok(filled);
+        }
+        match self.skim(None, &mut filling)? {
+            Skimmed::End => Ok(filling.whole()),
+            Skimmed::Full | Skimmed::Sparse => Ok(filling.cut()),
+        }
+    }
 }
 
-/// Those of some feeds whose head is after the cursor.
-fn with_news(connection: &Connection, feeds: &[i64], cursor: u64) -> StoreResult<Vec<i64>> {
-    let mut statement = connection.prepare_cached(WITH_NEWS)?;
-    let rows = statement.query_map((json(feeds)?, cursor), |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Sees that what follows a position in some feeds follows what was found; whether all of it says what is before it.
+fn compare_onward<'a>(
+    feeds: impl Iterator<Item = &'a Selected>,
+    to: u64,
+    filling: &Filling<'_>,
+) -> StoreResult<bool> {
+    let mut is_chained = true;
+    // Of one that was pruned to its end nothing is left.
+    let goes_on =
+        |feed: &&Selected| feed.first_position.and(feed.head_position).is_some_and(|head| head > to);
+    for feed in feeds.filter(goes_on) {
+        match blocks::following(filling.connection, feed.number, to)? {
+            Following::After(Some(before)) => filling.follows(feed.number, before)?,
+            Following::After(None) => is_chained = false,
+            Following::None | Following::Damaged => {
+                let what = format!("what it has after position {to} is not found");
+                return Err(damaged_by_number(filling.connection, feed.number, what));
+            }
+        }
+    }
+    Ok(is_chained)
 }
 
-const WITH_NEWS: &str = "SELECT DISTINCT f.feedPrivateId FROM json_each(?1) j \
-                         CROSS JOIN feeds f ON f.feedPrivateId = j.value WHERE f.headPosition > ?2";
+/// A block of a feed that isn't there is damaged, and not to be left out.
 const WALK: &str = "FROM blocks b INDEXED BY blocks_space_position \
-                    CROSS JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
+                    LEFT JOIN feeds f ON f.feedPrivateId = b.feedPrivateId \
                     WHERE b.spaceKey = ?1 AND b.position > ?2 ORDER BY b.position";
 const NEXT_OF_FEED: &str = "SELECT position, insertionId FROM blocks INDEXED BY blocks_feed_position \
                             WHERE feedPrivateId = ?1 AND position > ?2 ORDER BY position LIMIT 1";
-
-const COUNT: &str = "SELECT count(*) FROM (SELECT DISTINCT value FROM json_each(?1)) j \
-                     CROSS JOIN blocks b INDEXED BY blocks_feed_position ON b.feedPrivateId = j.value \
-                     WHERE b.position > ?2 AND b.position <= ?3";
-const ENDS: &str = "SELECT f.headPosition, f.firstPosition, f.blockCount \
-                    FROM (SELECT DISTINCT value FROM json_each(?1)) j \
-                    CROSS JOIN feeds f ON f.feedPrivateId = j.value";
+const COUNTS: &str = "SELECT j.value, (SELECT count(*) FROM blocks b INDEXED BY blocks_feed_position \
+                      WHERE b.feedPrivateId = j.value AND b.position > ?2 AND b.position <= ?3) FROM json_each(?1) j";
 
 /// Every statement of this module, for the test of their plans.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    let others = [WITH_NEWS, NEXT_OF_FEED, COUNT, ENDS, blocks::PRUNED_BELOW].map(str::to_owned);
-    [skim_sql(), walk_sql(), follow_sql()].into_iter().chain(others).collect()
+    let others =
+        [NEXT_OF_FEED, COUNTS, blocks::NEXT, blocks::PRUNED_BELOW, blocks::PRUNED_COUNT].map(str::to_owned);
+    [skim_sql(), others_sql(), walk_sql(), follow_sql()].into_iter().chain(others).collect()
+}
+
+/// What [`skim_sql`] leaves out of the same stretch.
+fn others_sql() -> String {
+    format!(
+        "SELECT {} FROM blocks b INDEXED BY blocks_space_position \
+         WHERE b.spaceKey = ?1 AND b.position > ?2 AND b.position <= ?3 \
+         AND b.feedPrivateId NOT IN (SELECT j.value FROM json_each(?4) j) ORDER BY b.position",
+        blocks::ROW
+    )
 }
 
 /// Along a stretch of the positions, with what isn't selected left out before anything else of it is read.
@@ -257,14 +320,13 @@ fn follow_sql() -> String {
 }
 
 /// The page of a single feed.
-fn follow(connection: &Connection, feed: i64, mut filling: Filling) -> StoreResult<Page> {
-    let mut statement = connection.prepare_cached(&follow_sql())?;
+fn follow(feed: i64, mut filling: Filling<'_>) -> StoreResult<Filling<'_>> {
+    let mut statement = filling.connection.prepare_cached(&follow_sql())?;
     let mut rows = statement.query((feed, filling.passed))?;
     while let Some(row) = rows.next()? {
-        if !filling.take(row, from_row)? {
+        if !filling.take_row(row)? {
             return Ok(filling.cut());
         }
-        filling.passed = row.get(POSITION)?;
     }
     Ok(filling.whole())
 }
@@ -273,32 +335,33 @@ fn walk_sql() -> String {
     format!("SELECT {COLUMNS} {WALK}")
 }
 
-fn walk(
-    connection: &Connection,
-    (space, head): (i64, u64),
-    wanted: Option<&HashSet<i64>>,
-    mut filling: Filling,
-) -> StoreResult<Page> {
-    let mut unbroken = Unbroken { connection, space, pruned_below: None };
-    let mut statement = connection.prepare_cached(&walk_sql())?;
+/// The page of the whole space.
+fn walk(space: i64, mut filling: Filling<'_>) -> StoreResult<Filling<'_>> {
+    let mut statement = filling.connection.prepare_cached(&walk_sql())?;
     let mut rows = statement.query((space, filling.passed))?;
-    let (mut examined, examined_max) = (0, filling.limits.examined_max);
+    let (mut gap, examined_max) = (None, filling.limits.examined_max);
     while let Some(row) = rows.next()? {
-        let position: u64 = row.get(POSITION)?;
-        unbroken.step(filling.passed, position)?;
-        let is_wanted =
-            wanted.is_none_or(|wanted| row.get(FEED).is_ok_and(|feed: i64| wanted.contains(&feed)));
-        if examined == examined_max || (is_wanted && !filling.take(row, from_row)?) {
-            return Ok(filling.cut());
+        let before = filling.passed;
+        if filling.owners.len() == examined_max || !filling.take_row(row)? {
+            let mut filling = filling.cut();
+            filling.explain(space, gap)?;
+            return Ok(filling);
         }
-        filling.passed = position;
-        examined += 1;
+        if filling.passed > before + 1 {
+            gap = Some((before, filling.passed));
+        }
     }
-    unbroken.step(filling.passed, head + 1)?;
-    Ok(filling.whole())
+    if filling.passed < filling.head {
+        gap = Some((filling.passed, filling.head + 1));
+    }
+    let mut filling = filling.whole();
+    filling.explain(space, gap)?;
+    Ok(filling)
 }
 
-fn merge(connection: &Connection, feeds: &[i64], mut filling: Filling) -> StoreResult<Page> {
+/// Merges a page from the indexes of some feeds.
+fn merge<'a>(feeds: &[&Selected], mut filling: Filling<'a>) -> StoreResult<Filling<'a>> {
+    let connection = filling.connection;
     let mut whole = connection.prepare_cached(&blocks::get_sql())?;
     let mut statement = connection.prepare_cached(NEXT_OF_FEED)?;
     let mut next = |feed: i64, after: u64| -> StoreResult<Option<Reverse<(u64, i64, i64)>>> {
@@ -308,40 +371,61 @@ fn merge(connection: &Connection, feeds: &[i64], mut filling: Filling) -> StoreR
     };
     let mut heads = BinaryHeap::with_capacity(feeds.len());
     for feed in feeds {
-        heads.extend(next(*feed, filling.passed)?);
+        heads.extend(next(feed.number, filling.passed)?);
     }
     while let Some(Reverse((position, insertion_id, feed))) = heads.pop() {
-        if !filling.take(&mut whole, |whole| whole.query_row([insertion_id], |row| Ok(from_row(row)))?)? {
+        let mut row = whole.query([insertion_id])?;
+        let lost = || StoreError::Inconsistent(format!("the block at position {position} is not found"));
+        if !filling.take_row(row.next()?.ok_or_else(lost)?)? {
             return Ok(filling.cut());
         }
-        filling.passed = position;
         heads.extend(next(feed, position)?);
     }
     Ok(filling.whole())
 }
 
 /// A page that fills up.
-struct Filling {
+struct Filling<'a> {
+    connection: &'a Connection,
     page: Page,
+    /// The feeds of its blocks, by number.
+    owners: Vec<i64>,
+    /// The last position and the number of blocks of each of these.
+    seen: HashMap<i64, (u64, u64)>,
+    /// Whether each of its blocks says what is before it.
+    is_chained: bool,
     limits: PageLimits,
     bytes: usize,
+    /// Where it begins.
+    cursor: u64,
     /// The last position that was dealt with.
     passed: u64,
     /// The highest position that there is.
     head: u64,
 }
 
-impl Filling {
-    fn new(limits: PageLimits, cursor: u64, head: u64) -> Self {
-        Self { page: Page::default(), limits, bytes: 0, passed: cursor, head }
+impl<'a> Filling<'a> {
+    fn new(connection: &'a Connection, limits: PageLimits, cursor: u64, head: u64) -> Self {
+        Self {
+            connection,
+            page: Page::default(),
+            owners: Vec::new(),
+            seen: HashMap::new(),
+            is_chained: true,
+            limits,
+            bytes: 0,
+            cursor,
+            passed: cursor,
+            head,
+        }
     }
 
-    /// Reads one more block if there is room for it and it is whole; whether it was taken.
-    fn take<R>(&mut self, from: R, read: impl FnOnce(R) -> StoreResult<Block>) -> StoreResult<bool> {
+    /// Takes one more block if there is room for it and it is whole; whether it was taken.
+    fn take_row(&mut self, row: &Row<'_>) -> StoreResult<bool> {
         if self.page.blocks.len() >= self.limits.blocks_max {
             return Ok(false);
         }
-        let block = match read(from) {
+        let block = match from_row(row) {
             // What is before it is given out all the same; who goes on from there is told. Where its position can't be
             // right, it may have been before any of that.
             Err(StoreError::Damaged { position: Some(position), .. })
@@ -351,21 +435,96 @@ impl Filling {
             }
             read => read?,
         };
+        let feed = row.get(FEED)?;
+        let position = block.position.filter(|position| *position > self.passed).ok_or_else(|| {
+            let what = format!("what is found after position {} is not", self.passed);
+            damaged_by_number(self.connection, feed, what)
+        })?;
         let bytes = block.cost_bytes();
         if !self.page.blocks.is_empty() && self.bytes + bytes > self.limits.bytes_max {
             return Ok(false);
         }
+        match row.get(BEFORE)? {
+            Some(before) => self.follows(feed, before)?,
+            None => self.is_chained = false,
+        }
+        let seen = self.seen.entry(feed).or_default();
+        *seen = (position, seen.1 + 1);
         self.bytes += bytes;
         self.page.blocks.push(block);
+        self.owners.push(feed);
+        self.passed = position;
         Ok(true)
     }
 
-    fn cut(mut self) -> Page {
-        self.page.complete_to = Some(self.passed);
-        self.page
+    /// Sees that what is before a block in its feed was given out, or is not after the cursor, or was pruned.
+    fn follows(&self, feed: i64, before: u64) -> StoreResult<()> {
+        let last = self.seen.get(&feed).map_or(self.cursor, |(last, _)| *last);
+        if before <= last {
+            return Ok(());
+        }
+        let below = feeds::get(self.connection, feed)?.pruned_below.unwrap_or_default();
+        if before < below {
+            return Ok(());
+        }
+        let what = format!("its block at position {before} is not found");
+        Err(damaged_by_number(self.connection, feed, what))
     }
 
-    fn whole(self) -> Page {
-        self.page
+    /// Sees, of a page of the whole space, that only what was pruned is missing. `gap` is the last one: the positions on
+    /// both sides.
+    fn explain(&mut self, space: i64, gap: Option<(u64, u64)>) -> StoreResult<()> {
+        let Some((last, next)) = gap else { return Ok(()) };
+        let sql = "SELECT spaceId FROM spaces WHERE spaceKey = ?1";
+        let name: String = self.connection.query_row(sql, [space], |row| row.get(0))?;
+        let feeds = select(self.connection, &Id::parse(&name)?, Pick::All, &Within::default())?;
+        let pruned: Vec<_> = feeds.iter().filter_map(|feed| feed.pruned.clone()).collect();
+        let is_pruned = pruned.iter().any(|(below, _)| next <= *below);
+        let missing = (self.passed - self.cursor).saturating_sub(self.owners.len() as u64);
+        let known = blocks::pruned_count(self.connection, space, self.cursor, self.passed)?;
+        if !is_pruned || known != missing {
+            // What is lost, or was pruned so long ago that nothing tells: the feeds' own indexes and rows say what there is.
+            let numbers = json(&feeds.iter().map(|feed| feed.number).collect::<Vec<_>>())?;
+            let search = Search { connection: self.connection, space, feeds: &feeds, numbers };
+            search.compare_counts((self.cursor, self.passed), &self.owners)?;
+            compare_onward(feeds.iter(), self.passed, self)?;
+            self.compare_ends(&feeds)?;
+        }
+        self.page.pruned = Some(pruned);
+        if is_pruned { Ok(()) } else { Err(blocks::lost(last + 1, next)) }
+    }
+
+    /// Compares it with what the rows of its feeds say: the last block of each that ends within the page is there, and of
+    /// one that begins there as well there are as many as are counted.
+    fn compare_ends(&self, feeds: &[Selected]) -> StoreResult<()> {
+        let end = self.page.complete_to.unwrap_or(self.head);
+        for feed in feeds {
+            // Of one that was pruned to its end nothing is left.
+            let Some((first, last)) = feed.first_position.zip(feed.head_position) else { continue };
+            if last <= self.cursor || last > end {
+                continue;
+            }
+            let (found, count) = self.seen.get(&feed.number).copied().unwrap_or_default();
+            let what = if found != last {
+                format!("its last block, at position {last}, is not found")
+            } else if first > self.cursor && count != feed.block_count {
+                format!("it has {} blocks, of which {count} are found", feed.block_count)
+            } else {
+                continue;
+            };
+            return Err(damaged_by_number(self.connection, feed.number, what));
+        }
+        Ok(())
+    }
+
+    fn cut(mut self) -> Self {
+        self.page.complete_to = Some(self.passed);
+        self
+    }
+
+    /// Nothing selected follows.
+    fn whole(mut self) -> Self {
+        self.passed = self.head.max(self.passed);
+        self
     }
 }

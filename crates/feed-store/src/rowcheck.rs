@@ -34,6 +34,23 @@ pub(crate) fn of_columns(row: &Row<'_>, columns: Range<usize>) -> rusqlite::Resu
     Ok(end(&bytes))
 }
 
+/// The check of the first of some columns of a row, and of all of them.
+pub(crate) fn of_first_and_all(
+    row: &Row<'_>,
+    first: Range<usize>,
+    rest: Range<usize>,
+) -> rusqlite::Result<(i64, i64)> {
+    let mut bytes = Vec::with_capacity(BYTES_USUAL);
+    for column in first {
+        put(&mut bytes, row.get_ref(column)?);
+    }
+    let of_first = end(&bytes);
+    for column in rest {
+        put(&mut bytes, row.get_ref(column)?);
+    }
+    Ok((of_first, end(&bytes)))
+}
+
 /// Whether a column has this check.
 pub(crate) fn is_at(row: &Row<'_>, column: usize, check: i64) -> rusqlite::Result<bool> {
     Ok(row.get_ref(column)? == ValueRef::Integer(check))

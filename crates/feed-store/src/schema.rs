@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::{StoreError, StoreResult, blocks, feeds, spaces};
+use crate::{StoreError, StoreResult, blocks, feeds, spaces, subscriptions};
 
 /// Steps in their order. A released step never changes.
 const STEPS: &[Step] = &[
@@ -14,12 +14,18 @@ const STEPS: &[Step] = &[
     Step::Sql(SIXTH),
     Step::Sql(SEVENTH),
     Step::Checks,
+    Step::Filled(NINTH, |connection| {
+        blocks::write_pruned_checks(connection)?;
+        subscriptions::write_checks(connection)
+    }),
 ];
 
 /// What a step does.
 enum Step {
     /// In one transaction.
     Sql(&'static str),
+    /// In one transaction, and what is then written of it.
+    Filled(&'static str, fn(&Connection) -> StoreResult<()>),
     /// Writes the checks of all rows, many blocks in a transaction: so the log stays short, whatever the file has. One that
     /// is cut off is begun again, and passes over what has a check.
     Checks,
@@ -192,7 +198,14 @@ ALTER TABLE feeds ADD COLUMN rowCheck INTEGER;
 ALTER TABLE spaces ADD COLUMN rowCheck INTEGER;
 ";
 
-/// The version since which every row has its checks.
+/// The rest of what is served has checks too, and blocks say what is before them: those that come from here on.
+const NINTH: &str = r"
+ALTER TABLE blocks ADD COLUMN positionBefore INTEGER;
+ALTER TABLE prunedChecks ADD COLUMN rowCheck INTEGER;
+ALTER TABLE subscriptions ADD COLUMN rowCheck INTEGER;
+";
+
+/// The version since which every row of blocks, feeds and spaces has its checks.
 pub(crate) const CHECKED_SINCE: i64 = 8;
 
 /// The version that this program works with.
@@ -231,6 +244,11 @@ const ADDED: &[(&str, &str, &str, i64)] = &[
     ("blocks", "placeCheck", "NULL", 7),
     ("spaces", "rowCheck", "NULL", 7),
     ("subscriptions", "awaitedFeedIds", "'[]'", 5),
+    ("subscriptions", "address", "''", 5),
+    ("subscriptions", "awaitedBytes", "0", 5),
+    ("blocks", "positionBefore", "NULL", 9),
+    ("prunedChecks", "rowCheck", "NULL", 9),
+    ("subscriptions", "rowCheck", "NULL", 9),
 ];
 /// Since when checks outlive their blocks.
 const PRUNED_CHECKS_SINCE: i64 = 4;
@@ -239,7 +257,9 @@ const PRUNED_CHECKS_SINCE: i64 = 4;
 /// The file stays as it is; the connection only reads from then on.
 pub(crate) fn overlay(connection: &Connection, version: i64) -> StoreResult<()> {
     let mut sql = String::from("PRAGMA query_only = false; PRAGMA temp_store = MEMORY;");
-    for table in ["feeds", "blocks", "spaces", "subscriptions"] {
+    let has_pruned_checks = version >= PRUNED_CHECKS_SINCE;
+    let pruned = has_pruned_checks.then_some("prunedChecks");
+    for table in ["feeds", "blocks", "spaces", "subscriptions"].into_iter().chain(pruned) {
         let missing = ADDED.iter().filter(|(of, _, _, since)| *of == table && *since > version);
         let columns: String =
             missing.flat_map(|(_, column, value, _)| [", ", *value, " AS ", *column]).collect();
@@ -248,8 +268,9 @@ pub(crate) fn overlay(connection: &Connection, version: i64) -> StoreResult<()> 
             sql.extend(["CREATE TEMP VIEW ", table, " AS SELECT *", &columns, " FROM main.", table, ";"]);
         }
     }
-    if version < PRUNED_CHECKS_SINCE {
-        sql += "CREATE TEMP VIEW prunedChecks AS SELECT 0 AS spaceKey, 0 AS position, 0 AS positionCheck WHERE false;";
+    if !has_pruned_checks {
+        sql += "CREATE TEMP VIEW prunedChecks AS \
+                SELECT 0 AS spaceKey, 0 AS position, 0 AS positionCheck, NULL AS rowCheck WHERE false;";
     }
     sql += "PRAGMA query_only = true;";
     Ok(connection.execute_batch(&sql)?)
@@ -266,15 +287,19 @@ pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {
     if found > known {
         return Err(StoreError::Newer { found, known });
     }
-    let mut has_checks = true;
+    let mut unchecked = None;
     for (version, step) in (1..).zip(STEPS) {
         if version > found {
             match step {
                 Step::Sql(sql) => transaction.execute_batch(sql)?,
+                Step::Filled(sql, fill) => {
+                    transaction.execute_batch(sql)?;
+                    fill(&transaction)?;
+                }
                 // A file that is new has nothing to be checked.
                 Step::Checks if found == 0 => {}
                 Step::Checks => {
-                    has_checks = false;
+                    unchecked = Some(version);
                     break;
                 }
             }
@@ -282,10 +307,13 @@ pub(crate) fn migrate(connection: &mut Connection) -> StoreResult<()> {
         }
     }
     transaction.commit()?;
-    if has_checks { Ok(()) } else { write_checks(connection, known) }
+    let Some(version) = unchecked else { return Ok(()) };
+    write_checks(connection, version)?;
+    // What comes after that.
+    migrate(connection)
 }
 
-/// The last step, for a file that has rows.
+/// [`Step::Checks`], for a file that has rows.
 fn write_checks(connection: &mut Connection, version: i64) -> StoreResult<()> {
     let mut from = i64::MIN;
     loop {

@@ -42,9 +42,22 @@ const COVERED: usize = 7;
 ///
 /// # Errors
 ///
-/// [`StoreError::Inconsistent`] if it does not say what was written.
+/// [`StoreError::Inconsistent`] if it does not say what was written, or may be there and is not found: to make it anew would
+/// give its positions to other blocks.
 pub fn find(connection: &Connection, id: &Id) -> StoreResult<Option<Space>> {
-    find_row(connection, id, true)
+    let found = find_row(connection, id, true)?;
+    if found.is_none() {
+        let sql = format!("SELECT {COLUMNS} FROM spaces NOT INDEXED");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let is_it = row.get_ref(1)? == text(Some(id.as_str()));
+            if is_it || !rowcheck::is_at(row, COVERED, rowcheck::of_columns(row, 0..COVERED)?)? {
+                return Err(StoreError::Inconsistent(format!("the row of space `{id}` is not found")));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// As [`find`], without its check: for files of before there were any.

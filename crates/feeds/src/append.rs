@@ -189,6 +189,7 @@ impl Appending<'_> {
         #[cfg(feature = "planted-bugs")]
         self.misplace(private_id, block)?;
         let before = (self.space.next_position, self.space.check);
+        let head = self.feeds.get(feed).map(|touched| touched.feed.head_position.unwrap_or_default());
         let (position, check) = self.place(block, feed, content);
         let new = blocks::New {
             space: self.space.key,
@@ -196,6 +197,7 @@ impl Appending<'_> {
             block,
             content,
             position: Some((position, Some(check))),
+            before: head.filter(|head| *head < position),
             now_ms: self.now_ms,
         };
         if blocks::insert_new(self.connection, &new)?.is_some() {

@@ -32,7 +32,10 @@ impl Failure {
     pub(crate) fn is_of_request(&self) -> bool {
         match self {
             Self::Refused(..) => true,
-            Self::Store(error) => matches!(error, StoreError::Damaged { .. } | StoreError::Inconsistent(_)),
+            Self::Store(error) => matches!(
+                error,
+                StoreError::Damaged { .. } | StoreError::DamagedFeed { .. } | StoreError::Inconsistent(_)
+            ),
         }
     }
 
@@ -48,14 +51,15 @@ impl Failure {
                     "the disk is full; nothing of this request was kept",
                 )
             }
-            Self::Store(StoreError::Damaged { feed, sequence, position }) => {
-                let error = StoreError::Damaged { feed: feed.clone(), sequence, position };
+            Self::Store(error @ (StoreError::Damaged { .. } | StoreError::DamagedFeed { .. })) => {
                 tracing::error!(%error, "a stored block is damaged");
                 let message = format!("{error}, and is not given out");
-                ErrorResponse {
-                    feed_id: feed,
-                    ..ErrorResponse::new(request_id, ErrorCode::ReadFailed, message)
-                }
+                let feed_id = match error {
+                    StoreError::Damaged { feed, .. } => feed,
+                    StoreError::DamagedFeed { feed, .. } => Some(feed),
+                    _ => None,
+                };
+                ErrorResponse { feed_id, ..ErrorResponse::new(request_id, ErrorCode::ReadFailed, message) }
             }
             Self::Store(error) if error.is_damage() => {
                 tracing::error!(%error, "a stored block is damaged");

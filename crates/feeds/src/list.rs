@@ -17,9 +17,9 @@ pub(crate) fn answer(
 ) -> Result<ListFeedsResponse, Failure> {
     let limit = request.limit.map_or(LISTED_HARD_MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let limit = limit.clamp(1, LISTED_HARD_MAX);
+    let asked = request.namespace.as_ref().map(std::slice::from_ref);
     let listing = feeds::Listing {
-        namespace: request.namespace.as_ref(),
-        visible: principal.namespaces.as_deref(),
+        within: principal.within(asked),
         prefix: request.prefix.as_deref(),
         after: request.after.as_ref(),
         limit: limit + 1,

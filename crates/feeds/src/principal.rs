@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use alluvium_access::{Caller, Scope, routes::place_of_space};
 use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Request};
+use alluvium_feed_store::feeds::Within;
 
 use crate::failure::Failure;
 
@@ -170,6 +171,12 @@ impl Principal {
         };
         let is_open = self.spaces.as_ref().is_none_or(|spaces| spaces.iter().any(fits));
         is_open && Scope::ALL.into_iter().any(|scope| self.is_granted(scope, space))
+    }
+
+    /// In which namespaces a selection of its has to be, if it asks for some.
+    pub(crate) fn within<'a>(&'a self, asked: Option<&'a [Namespace]>) -> Within<'a> {
+        let own = self.namespaces.as_deref();
+        Within { lists: asked.into_iter().chain(own).collect(), hides: own.is_some() }
     }
 
     /// Whether feeds of a namespace exist for it. Feeds without one are hidden from whoever is bound to some.

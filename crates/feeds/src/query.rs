@@ -1,11 +1,10 @@
 //! Queries: pages of blocks after a cursor.
 
-use std::collections::HashSet;
-
 use alluvium_feed_protocol::limits::{NAMES_HARD_MAX, PAGE_BLOCKS_DEFAULT, PAGE_BYTES_DEFAULT};
 use alluvium_feed_protocol::{Check, ErrorCode, Id, Pruned, QueryRequest, QueryResponse, Token};
+use alluvium_feed_store::feeds::{Pick, Selected, Within};
 use alluvium_feed_store::rusqlite::Connection;
-use alluvium_feed_store::{Page, PageLimits, Selection, StoreError, blocks, feeds, page, spaces};
+use alluvium_feed_store::{Page, PageLimits, Selection, blocks, feeds, page, spaces};
 
 use crate::failure::Failure;
 use crate::hub::Interest;
@@ -64,10 +63,11 @@ pub(crate) fn answer(
     };
     let selection = selected.as_deref().map_or(Selection::All, Selection::Feeds);
     let place = (space.key, space.max_position());
-    let Page { blocks, complete_to } = page::read(connection, place, selection, cursor, limits)?;
+    let Page { blocks, complete_to, pruned: missing } =
+        page::read(connection, place, selection, cursor, limits)?;
     // Nothing selected lies between the last block and the end, so a quiet selection need not be searched again. Safe
     // because positions become visible in their order.
-    let pruned = pruned(connection, space, selected.as_deref(), cursor)?;
+    let pruned = pruned(connection, space, selected.as_deref(), missing, cursor)?;
     let next_cursor = complete_to.unwrap_or_else(|| space.max_position());
     Ok(QueryResponse {
         request_id: request.request_id.clone(),
@@ -134,61 +134,57 @@ fn bounded(wanted: Option<u64>, default: usize, max: usize) -> usize {
     wanted.map_or(default, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX)).clamp(1, max)
 }
 
-/// The numbers of the selected feeds; `None` for all of the space.
+/// The selected feeds; `None` for all of the space.
 fn selected(
     connection: &Connection,
     space: &spaces::Space,
     principal: &Principal,
     request: &QueryRequest,
     now_ms: u64,
-) -> Result<Option<Vec<i64>>, Failure> {
-    let mut selected = match (&request.feed_ids, &request.subscription_id) {
+) -> Result<Option<Vec<Selected>>, Failure> {
+    let within = principal.within(request.namespaces.as_deref());
+    let select = |pick, within: &Within<'_>| feeds::select(connection, &space.id, pick, within);
+    let named = match (&request.feed_ids, &request.subscription_id) {
         (Some(_), Some(_)) => {
             let message = "a query has `feedIds` or `subscriptionId`, not both";
             return Err(Failure::refused(ErrorCode::BadRequest, message));
         }
-        (Some(ids), None) => Some(feeds::numbers(connection, &space.id, ids)?),
+        (Some(ids), None) => return Ok(Some(select(Pick::Names(ids), &within)?)),
         (None, Some(subscription)) => {
             subscribe::selected(connection, &space.id, subscription, principal, now_ms)?
         }
         (None, None) => None,
     };
-    for namespaces in [request.namespaces.as_deref(), principal.namespaces.as_deref()].into_iter().flatten() {
-        let visible = feeds::of_namespaces(connection, &space.id, namespaces)?;
-        selected = Some(match selected {
-            None => visible,
-            Some(feeds) => {
-                let visible: HashSet<i64> = visible.into_iter().collect();
-                feeds.into_iter().filter(|feed| visible.contains(feed)).collect()
-            }
-        });
+    let Some(named) = named else {
+        let is_all = within.lists.is_empty();
+        return Ok(if is_all { None } else { Some(select(Pick::All, &within)?) });
+    };
+    let mut selected = select(Pick::Numbers(&named.feeds), &within)?;
+    if !named.namespaces.is_empty() {
+        let mut of_namespaces = within.clone();
+        of_namespaces.lists.push(&named.namespaces);
+        selected.extend(select(Pick::All, &of_namespaces)?);
+        selected.sort_unstable_by_key(|feed| feed.number);
+        selected.dedup_by_key(|feed| feed.number);
     }
-    Ok(selected)
+    Ok(Some(selected))
 }
 
-/// The selected feeds of which something after the cursor was pruned.
+/// The selected feeds of which something after the cursor was pruned. Of a whole space, the index over those tells, unless
+/// positions are missing on the page: then all rows were looked at.
 fn pruned(
     connection: &Connection,
     space: &spaces::Space,
-    selected: Option<&[i64]>,
+    selected: Option<&[Selected]>,
+    missing: Option<Vec<(u64, Id)>>,
     cursor: u64,
 ) -> Result<Vec<Pruned>, Failure> {
-    let sql = "SELECT feedPrivateId, prunedBelow, feedId FROM feeds INDEXED BY feeds_pruned \
-               WHERE spaceId = ?1 AND prunedBelow > ?2 + 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query((space.id.as_str(), cursor))?;
-    let mut wanted: Option<HashSet<i64>> = None;
-    let mut pruned = Vec::new();
-    while let Some(row) = rows.next()? {
-        let feed: i64 = row.get(0)?;
-        let is_selected = selected.is_none_or(|selected| {
-            wanted.get_or_insert_with(|| selected.iter().copied().collect()).contains(&feed)
-        });
-        if is_selected {
-            let feed_id: String = row.get(2)?;
-            pruned
-                .push(Pruned { feed_id: Id::parse(&feed_id).map_err(StoreError::from)?, below: row.get(1)? });
-        }
-    }
-    Ok(pruned)
+    let mut pruned = match (selected, missing) {
+        (Some(selected), _) => selected.iter().filter_map(|feed| feed.pruned.clone()).collect(),
+        (None, Some(missing)) => missing,
+        (None, None) => feeds::pruned(connection, &space.id, cursor)?,
+    };
+    pruned.retain(|(below, _)| *below > cursor.saturating_add(1));
+    pruned.sort_unstable();
+    Ok(pruned.into_iter().map(|(below, feed_id)| Pruned { feed_id, below }).collect())
 }

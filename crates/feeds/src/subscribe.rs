@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use alluvium_env::Random;
 use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Push, SubscribeRequest, SubscribeResponse};
-use alluvium_feed_store::rusqlite::{Connection, OptionalExtension, params_from_iter, types::Value};
-use alluvium_feed_store::{StoreError, feeds, spaces};
+use alluvium_feed_store::rusqlite::{Connection, params_from_iter, types::Value};
+use alluvium_feed_store::{StoreError, feeds, spaces, subscriptions};
 
 pub(crate) use self::room::InUse;
 use crate::failure::Failure;
@@ -40,21 +40,44 @@ impl Row {
 
     /// Takes the names of feeds that are there now, as far as the caller sees them, for these feeds.
     fn settle(&mut self, connection: &Connection, space: &Id, principal: &Principal) -> Result<(), Failure> {
-        if self.awaited.is_empty() {
-            return Ok(());
-        }
-        let mut seen = HashSet::new();
-        for (name, number, namespace) in feeds::named(connection, space, &self.awaited)? {
-            if principal.may_see(namespace.as_ref()) {
-                seen.insert(name);
-                self.feeds.push(number);
+        let found = feeds::named(connection, space, &self.awaited, &principal.within(None))?;
+        self.settle_as(found);
+        Ok(())
+    }
+
+    /// As [`Self::settle`], but that damaged feeds go on being awaited, so that others can be subscribed to: the queries are
+    /// told. Which those are.
+    fn settle_whole(
+        &mut self,
+        connection: &Connection,
+        space: &Id,
+        principal: &Principal,
+    ) -> Result<HashSet<Id>, Failure> {
+        let mut damaged = HashSet::new();
+        let mut names = self.awaited.clone();
+        let found = loop {
+            match feeds::named(connection, space, &names, &principal.within(None)) {
+                Err(StoreError::DamagedFeed { feed, .. }) if names.contains(&feed) => {
+                    names.retain(|name| *name != feed);
+                    damaged.insert(feed);
+                }
+                found => break found?,
             }
+        };
+        self.settle_as(found);
+        Ok(damaged)
+    }
+
+    fn settle_as(&mut self, found: Vec<(Id, i64)>) {
+        let mut seen = HashSet::new();
+        for (name, number) in found {
+            seen.insert(name);
+            self.feeds.push(number);
         }
         // Those that are left, each once.
         self.awaited.retain(|name| seen.insert(name.clone()));
         self.feeds.sort_unstable();
         self.feeds.dedup();
-        Ok(())
     }
 
     /// What it is about.
@@ -117,8 +140,8 @@ pub(crate) fn apply(
         None => Row::default(),
     };
     select(&mut row, request);
-    row.settle(connection, &space.id, principal)?;
-    let unsettled: HashSet<&Id> = row.awaited.iter().collect();
+    let damaged = row.settle_whole(connection, &space.id, principal)?;
+    let unsettled: HashSet<&Id> = row.awaited.iter().filter(|name| !damaged.contains(*name)).collect();
     let unknown = once(named.iter().filter(|name| unsettled.contains(name)));
     if row.feeds.len() + row.awaited.len() > options.limits.feeds_max
         || row.awaited_bytes() > options.awaited_bytes_max as u64
@@ -199,6 +222,15 @@ pub(crate) fn interest(
     Ok(Interest { subscription: Some(id.clone()), ..row.interest() })
 }
 
+/// What a subscription selects.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Feeds, by number.
+    pub(crate) feeds: Vec<i64>,
+    /// And all of these namespaces.
+    pub(crate) namespaces: Vec<Namespace>,
+}
+
 /// The feeds of a subscription for a query; `None` for all of the space.
 pub(crate) fn selected(
     connection: &Connection,
@@ -206,24 +238,20 @@ pub(crate) fn selected(
     id: &Id,
     principal: &Principal,
     now_ms: u64,
-) -> Result<Option<Vec<i64>>, Failure> {
+) -> Result<Option<Named>, Failure> {
     let loaded = load(connection, space, id, principal, now_ms);
     #[cfg(feature = "planted-bugs")]
     if alluvium_feed_store::planted::is_planted(alluvium_feed_store::planted::Bug::ExpiredIsEmpty)
         && loaded.is_err()
     {
-        return Ok(Some(Vec::new()));
+        return Ok(Some(Named::default()));
     }
     let mut row = loaded?;
     if row.all {
         return Ok(None);
     }
     row.settle(connection, space, principal)?;
-    let mut selected = row.feeds;
-    if !row.namespaces.is_empty() {
-        selected.extend(feeds::of_namespaces(connection, space, &row.namespaces)?);
-    }
-    Ok(Some(selected))
+    Ok(Some(Named { feeds: row.feeds, namespaces: row.namespaces }))
 }
 
 /// Ends a subscription; whether there was one. One that isn't there is ended already.
@@ -245,18 +273,23 @@ fn load(
     principal: &Principal,
     now_ms: u64,
 ) -> Result<Row, Failure> {
-    let sql = "SELECT feedPrivateIds, namespaces, selectsAll, expiresAt, awaitedFeedIds FROM subscriptions \
-               WHERE subscriptionId = ?1 AND spaceId = ?2 AND principal = ?3 AND expiresAt > ?4";
-    let found: Option<(String, String, bool, u64, String)> = connection
-        .prepare_cached(sql)?
-        .query_row((id.as_str(), space.as_str(), &principal.name, now_ms), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-        })
-        .optional()?;
-    let Some((feeds, namespaces, all, expires_at, awaited)) = found else {
+    let sql = format!(
+        "SELECT {} FROM subscriptions WHERE subscriptionId = ?1 AND spaceId = ?2 AND principal = ?3 AND expiresAt > ?4",
+        subscriptions::COLUMNS
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((id.as_str(), space.as_str(), &principal.name, now_ms))?;
+    let missing = || {
         let message = "the subscription is unknown or has expired";
-        return Err(Failure::refused(ErrorCode::SubscriptionNotFound, message));
+        Failure::refused(ErrorCode::SubscriptionNotFound, message)
     };
+    let row = rows.next()?.ok_or_else(missing)?;
+    if !subscriptions::is_as_written(row)? {
+        tracing::error!(%space, subscription = %id, "a subscription is not what was written, and is none");
+        return Err(missing());
+    }
+    let (feeds, namespaces): (String, String) = (row.get(2)?, row.get(4)?);
+    let (all, expires_at, awaited): (bool, u64, String) = (row.get(5)?, row.get(1)?, row.get(9)?);
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
     Ok(Row {
         feeds: serde_json::from_str(&feeds).map_err(corrupt)?,
@@ -303,16 +336,12 @@ fn store(
             feeds::json(&row.awaited)?,
             row.awaited_bytes(),
         ))?;
-    Ok(())
+    Ok(subscriptions::write_check(connection, id)?)
 }
-
-/// The columns of a subscription, for one that moves.
-const COLUMNS: &str = "subscriptionId, expiresAt, feedPrivateIds, spaceId, namespaces, selectsAll, createdAt, principal, \
-                       address, awaitedFeedIds, awaitedBytes";
 
 /// The subscriptions of a space as they are stored.
 pub(crate) fn all(connection: &Connection, space: &Id) -> Result<Vec<Vec<Value>>, Failure> {
-    let sql = format!("SELECT {COLUMNS} FROM subscriptions WHERE spaceId = ?1");
+    let sql = format!("SELECT {} FROM subscriptions WHERE spaceId = ?1", subscriptions::COLUMNS);
     let mut statement = connection.prepare_cached(&sql)?;
     let columns = statement.column_count();
     let rows =
@@ -323,7 +352,8 @@ pub(crate) fn all(connection: &Connection, space: &Id) -> Result<Vec<Vec<Value>>
 /// Stores what [`all`] has found elsewhere.
 pub(crate) fn adopt(connection: &Connection, subscriptions: Vec<Vec<Value>>) -> Result<(), Failure> {
     let sql = format!(
-        "INSERT INTO subscriptions ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+        "INSERT INTO subscriptions ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        subscriptions::COLUMNS
     );
     let mut statement = connection.prepare_cached(&sql)?;
     for subscription in subscriptions {

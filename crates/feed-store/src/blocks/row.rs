@@ -9,7 +9,7 @@ use crate::rowcheck::{self, number};
 use crate::{StoreError, StoreResult};
 
 /// How many columns [`COLUMNS`] has; more may follow.
-pub const COLUMN_COUNT: usize = 20;
+pub const COLUMN_COUNT: usize = 21;
 
 /// The name of a block's feed, from the table `f`, with its check; then what the row of a block says beside its data, with
 /// the checks of that, from the table `b`.
@@ -17,7 +17,7 @@ macro_rules! named {
     () => {
         "f.feedId, f.feedNamespace, f.nameCheck, b.spaceKey, b.feedPrivateId, b.sequence, b.actorId, b.prevSequence, \
          b.prevActorId, b.timestamp, b.insertionTimestamp, b.dataHash, b.encryptionKeyId, b.iv, b.signature, b.rowCheck, \
-         b.position, b.positionCheck, b.placeCheck"
+         b.position, b.positionCheck, b.positionBefore, b.placeCheck"
     };
 }
 
@@ -25,6 +25,17 @@ macro_rules! named {
 pub const COLUMNS: &str = concat!(named!(), ", b.data");
 /// The same without the data.
 pub(super) const NAMED: &str = named!();
+
+/// What the check of a row of `b` is over, and that check.
+pub(crate) const ROW: &str = "b.spaceKey, b.feedPrivateId, b.sequence, b.actorId, b.prevSequence, b.prevActorId, \
+                              b.timestamp, b.insertionTimestamp, b.dataHash, b.encryptionKeyId, b.iv, b.signature, \
+                              b.rowCheck";
+
+/// Whether a row says what was written, but for its place and its data, from the columns of [`ROW`].
+pub(crate) fn is_row_as_written(row: &Row<'_>) -> StoreResult<bool> {
+    const COVERED: usize = ROW_CHECK - WRITTEN;
+    Ok(rowcheck::is_at(row, COVERED, rowcheck::of_columns(row, 0..COVERED)?)?)
+}
 
 /// Where in [`COLUMNS`] things are.
 const NAME_CHECK: usize = 2;
@@ -39,20 +50,40 @@ const SIGNATURE: usize = 14;
 const ROW_CHECK: usize = 15;
 pub(crate) const POSITION: usize = 16;
 pub(crate) const POSITION_CHECK: usize = 17;
-const PLACE_CHECK: usize = 18;
-pub(super) const DATA: usize = 19;
+pub(crate) const BEFORE: usize = 18;
+const PLACE_CHECK: usize = 19;
+pub(super) const DATA: usize = 20;
 
-/// The check of a place: it also stands for the row that has it.
-pub(super) fn place_check(row_check: i64, position: Option<u64>, check: Option<i64>) -> Option<i64> {
-    let check = check.map_or(ValueRef::Null, ValueRef::Integer);
-    position.map(|position| rowcheck::of([ValueRef::Integer(row_check), number(Some(position)), check]))
+/// Where a block is: its position, the check there, and the position of the block before it in its feed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Place {
+    pub(super) position: Option<u64>,
+    pub(super) check: Option<i64>,
+    pub(super) before: Option<u64>,
+}
+
+impl Place {
+    /// From the columns that begin at `at`: in the order of the fields.
+    pub(super) fn from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        Ok(Self { position: row.get(at)?, check: row.get(at + 1)?, before: row.get(at + 2)? })
+    }
+
+    /// The check of a place: it also stands for the row that has it. Places of before schema version 9 don't say what is
+    /// before them.
+    pub(super) fn due(self, row_check: i64) -> Option<i64> {
+        let check = self.check.map_or(ValueRef::Null, ValueRef::Integer);
+        let place = |position| [ValueRef::Integer(row_check), number(Some(position)), check];
+        let before = self.before.map(|before| number(Some(before)));
+        self.position.map(|position| rowcheck::of(place(position).into_iter().chain(before)))
+    }
 }
 
 /// What the checks of a row have to be: of what is written once, and of its place. From the columns of [`COLUMNS`].
 pub(super) fn due(row: &Row<'_>) -> rusqlite::Result<(i64, i64)> {
     let row_check = rowcheck::of_columns(row, WRITTEN..ROW_CHECK)?;
     let place = [ValueRef::Integer(row_check), row.get_ref(POSITION)?, row.get_ref(POSITION_CHECK)?];
-    Ok((row_check, rowcheck::of(place)))
+    let before = Some(row.get_ref(BEFORE)?).filter(|before| *before != ValueRef::Null);
+    Ok((row_check, rowcheck::of(place.into_iter().chain(before))))
 }
 
 /// Whether a row says what was written, from the columns of [`COLUMNS`]; of its data, only the hash. A place that was

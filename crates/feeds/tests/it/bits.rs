@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use alluvium_env::Random as _;
 use alluvium_env::sim::SeededRandom;
 use alluvium_feed_protocol::{
-    AppendRequest, Block, BlockKey, Check, Data, ErrorCode, ListFeedsRequest, QueryRequest, QueryResponse,
-    Request, Response,
+    AppendRequest, Block, BlockKey, Check, Data, ErrorCode, Id, ListFeedsRequest, QueryRequest,
+    QueryResponse, Request, Response,
 };
+use alluvium_feed_store::feeds::{Pick, Within};
 use alluvium_feed_store::rusqlite::types::Value;
 use alluvium_feed_store::rusqlite::{Connection, OpenFlags};
 use alluvium_feed_store::{PageLimits, Selection, StoreResult, blocks, feeds, page, spaces};
@@ -215,13 +216,13 @@ fn read(file: &std::path::Path, has_keys: bool) -> StoreResult<Vec<Read>> {
     };
     all.push(pages(Selection::All));
     for names in [&["fa"][..], &["fb"], &["fc"], &["fa", "fc"], &["fa", "fb", "fc"]] {
-        let mut numbers = Vec::new();
         for name in names {
             let feed = feeds::find(&connection, &id("space"), &id(name))?.ok_or_else(missing)?;
-            numbers.push(feed.private_id);
             all.push(blocks::check_end(&connection, &feed).map(|()| Read::Nothing));
         }
-        all.push(pages(Selection::Feeds(&numbers)));
+        let names: Vec<Id> = names.iter().map(|name| id(name)).collect();
+        let selected = feeds::select(&connection, &id("space"), Pick::Names(&names), &Within::default())?;
+        all.push(pages(Selection::Feeds(&selected)));
     }
     for position in 1..=BLOCKS {
         all.push(blocks::key_at(&connection, space.key, position).map(Read::Key));

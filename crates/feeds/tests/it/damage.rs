@@ -103,16 +103,20 @@ fn checks_that_outlived_their_blocks_are_checked_as_far_as_anything_follows_from
         authority
     };
     let check = "UPDATE prunedChecks SET positionCheck = positionCheck + 1 WHERE position =";
+    // As those of before they had checks themselves.
+    let old = "UPDATE prunedChecks SET rowCheck = NULL, positionCheck = positionCheck + 1 WHERE position =";
+    let insert = "INSERT INTO prunedChecks (spaceKey, position, positionCheck) VALUES";
     for (below, sql, complaints) in [
         (&[("f", 6)][..], String::new(), &[][..]),
         // Before a block that is kept.
-        (&[("f", 6)], format!("{check} 3"), &["the check at position 4 does not follow"]),
+        (&[("f", 6)], format!("{old} 3"), &["the check at position 4 does not follow"]),
+        (&[("f", 6)], format!("{check} 3"), &["that was kept for position 3 is not what was written"]),
         // The last one of all.
-        (&[("f", 99), ("g", 99)], format!("{check} 12"), &["the check of the space is not that of"]),
+        (&[("f", 99), ("g", 99)], format!("{old} 12"), &["the check of the space is not that of"]),
         (&[("f", 99), ("g", 99)], String::new(), &[]),
-        (&[("f", 6)], "INSERT INTO prunedChecks VALUES (1, 4, 7)".to_owned(), &["kept for position 4"]),
-        (&[("f", 6)], "INSERT INTO prunedChecks VALUES (1, 99, 7)".to_owned(), &["kept for position 99"]),
-        (&[("f", 6)], "INSERT INTO prunedChecks VALUES (1, 0, 7)".to_owned(), &["kept for position 0"]),
+        (&[("f", 6)], format!("{insert} (1, 4, 7)"), &["kept for position 4"]),
+        (&[("f", 6)], format!("{insert} (1, 99, 7)"), &["kept for position 99"]),
+        (&[("f", 6)], format!("{insert} (1, 0, 7)"), &["kept for position 0"]),
     ] {
         let mut authority = pruned(below);
         damage(&mut authority, &sql);

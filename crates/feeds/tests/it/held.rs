@@ -96,6 +96,26 @@ fn a_feed_that_is_pruned_beyond_the_damage_goes_on_from_there() {
 }
 
 #[test]
+fn a_feed_of_which_the_server_knows_something_wrong_is_held_up_alone() {
+    for wrong in ["headPosition = 22", "prunedBelow = 30", "feedNamespace = 'other'"] {
+        let mut world = world();
+        world.pulls();
+        assert_eq!(world.here(), [3; 6]);
+        let more = |feed: u64| block(&format!("f{feed}"), "b", 3, "more");
+        world.authority.append(append((0..FEEDS).map(more).collect()));
+        let sql = format!("UPDATE feeds SET {wrong} WHERE feedId = 'f1'");
+        damage(&mut world.authority, &sql);
+        world.authority.start();
+        let asked = world.pulls();
+        assert!(asked < FEW, "{wrong}: {asked} requests");
+        assert_eq!(world.here(), [4, 3, 4, 4, 4, 4], "{wrong}");
+        let status = world.replica.status(&id("space")).unwrap();
+        let held: Vec<&str> = status.backfilling.iter().map(Id::as_str).collect();
+        assert!(!status.is_done() && held == ["f1"], "{wrong}: {status:?}");
+    }
+}
+
+#[test]
 fn the_only_feed_that_is_replicated_waits_and_what_is_written_goes_on() {
     let mut world = world();
     let space = id("space");

@@ -22,6 +22,7 @@ mod principal;
 mod query;
 mod refused;
 mod replicas;
+mod rows;
 mod schema;
 mod sockets;
 mod spaces;

@@ -31,7 +31,7 @@ fn no_statement_scans_the_blocks() {
     let folder = folder.filter(|path| path.is_dir()).collect::<Vec<_>>().pop().unwrap();
     let connection = Connection::open(folder.join("space.sqlite")).unwrap();
     let others = OTHERS.iter().map(|statement| (*statement).to_owned());
-    let numbers = [feeds::NUMBERS, feeds::NAMED].map(str::to_owned);
+    let numbers = feeds::statements();
     let pruning = alluvium_feeds::PRUNE_STATEMENTS.map(str::to_owned);
     for statement in page::statements().into_iter().chain(numbers).chain(pruning).chain(others) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();

@@ -86,7 +86,10 @@ fn a_file_of_an_older_version_is_brought_up_to_date_once() {
     for _ in 0..2 {
         drop(Database::open(&path, Durability::Process).unwrap());
         assert_eq!(strings(&connection, "SELECT feedId FROM feeds"), ["f"]);
-        assert_eq!(strings(&connection, "SELECT group_concat(version) FROM migrations"), ["1,2,3,4,5,6,7,8"]);
+        assert_eq!(
+            strings(&connection, "SELECT group_concat(version) FROM migrations"),
+            ["1,2,3,4,5,6,7,8,9"]
+        );
         assert!(strings(&connection, "SELECT CAST(position AS TEXT) FROM prunedChecks").is_empty());
         let tails = "SELECT spaceId || tailCursor || '/' || tailCheck FROM syncState ORDER BY spaceId";
         assert_eq!(strings(&connection, tails), ["ahead4/44", "behind3/33"]);

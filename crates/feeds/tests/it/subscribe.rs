@@ -260,9 +260,8 @@ fn feeds_that_an_older_version_made_of_names_go_with_their_subscriptions() {
     let database = rusqlite::Connection::open(folder.join("space.sqlite")).unwrap();
     let older =
         "INSERT INTO feeds (feedPrivateId, spaceId, feedId) VALUES (7, 'space', 'g'), (8, 'space', 'h');
-                 UPDATE subscriptions SET feedPrivateIds = '[7]', awaitedFeedIds = '[]';
-                 DELETE FROM migrations WHERE version = 8";
-    database.execute_batch(older).unwrap();
+                 UPDATE subscriptions SET feedPrivateIds = '[7]', awaitedFeedIds = '[]';";
+    database.execute_batch(&format!("{}{older}", crate::older::back_to(7))).unwrap();
     drop(database);
     authority.start();
     authority.append(append(vec![]));
