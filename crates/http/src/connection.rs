@@ -195,7 +195,9 @@ async fn open<H>(stream: TcpStream, shared: &Shared<H>) -> io::Result<Option<(St
         Some(tls) => {
             let counters = &shared.front.counters;
             let shaking = tls.acceptor().accept_with(stream, limit_buffer);
-            let shaken = tokio::time::timeout(Duration::from_secs(HANDSHAKE_TIMEOUT_S), shaking).await;
+            let shaken = tokio::time::timeout(Duration::from_secs(HANDSHAKE_TIMEOUT_S), shaking);
+            // Where there is no TLS there is no room for it.
+            let shaken = Box::pin(shaken).await;
             let stream = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             let stream = stream.inspect_err(|_| counters.tls_handshakes_failed.add())?;
             counters.tls_handshakes.add();

@@ -26,15 +26,18 @@ use rustix::process::{Signal, getpid, kill_process};
 /// Far longer than anything takes here.
 const LONG: Duration = Duration::from_mins(1);
 
+/// Time without a change after which what is held is taken to be all.
+const SETTLED_MS: u64 = 1000;
+
 /// Connections of one kind. Many, so that what tables have grown by does not count for much.
 const CONNECTIONS: usize = 256;
 
 /// No connection is without a task, a socket and a place.
 const BYTES_MIN: usize = 512;
 /// One that has sent nothing.
-const SILENT_BYTES_MAX: usize = 3 * 1024;
+const SILENT_BYTES_MAX: usize = 2 * 1024;
 /// One whose requests are all answered, some seconds later.
-const QUIET_BYTES_MAX: usize = 3 * 1024;
+const QUIET_BYTES_MAX: usize = 4 * 1024;
 /// One with a response of server-sent events, at the tail.
 const SUBSCRIBER_BYTES_MAX: usize = 5 * 1024;
 /// One with a long-poll. It has two buffers for what may come and one for the answer's head, of 8 KiB each.
@@ -120,6 +123,20 @@ fn read_to(socket: &mut TcpStream, end: &str) {
     }
 }
 
+/// Bytes that are held once what is still made ready in the background, as the next segment of a journal, is.
+fn settled() -> usize {
+    let clock = Env::real().clock;
+    let (mut held, mut since) = (HELD.load(Relaxed), clock.now_ms());
+    while clock.now_ms() < since + SETTLED_MS {
+        let now = HELD.load(Relaxed);
+        if now.abs_diff(held) > CONNECTIONS {
+            (held, since) = (now, clock.now_ms());
+        }
+        thread::yield_now();
+    }
+    held
+}
+
 /// Opens connections, and waits until they hold no more than so many bytes each. They do so soon or never.
 fn measure(
     what: &str,
@@ -129,7 +146,7 @@ fn measure(
 ) -> Vec<TcpStream> {
     let clock = Env::real().clock;
     let mut sockets = Vec::with_capacity(CONNECTIONS);
-    let before = HELD.load(Relaxed);
+    let before = settled();
     sockets.extend((0..CONNECTIONS).map(|_| connect()));
     // Whoever is answered now comes after all of them.
     read_to(&mut send(address, "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), "200 OK");
