@@ -168,7 +168,7 @@ fn blocks() -> Vec<(&'static str, Send)> {
             ),
         ),
         (
-            "blocks that aren't there, and a hint",
+            "untold: blocks that aren't there, and a hint",
             and(pushed(|_, _| {}), hint(|_, _, hint| hint.position += 9)),
         ),
         (
