@@ -56,7 +56,7 @@ pub fn pending(input: &[u8]) {
     edit(&disk, input);
     let mut faults = 0;
     let store = LogStore::open(&disk, Path::new(STORE)).expect("metadata that nobody has touched");
-    let looked = check(&env, Path::new(DIR), (Path::new(STORE), Ok(&store)), &mut |found| {
+    let looked = check(&env, Path::new(DIR), Path::new(STORE), Ok(&store), &mut |found| {
         faults += u64::from(found.is_fault());
     });
     drop(store);

@@ -49,7 +49,7 @@ fn holds(world: &World, number: usize, last: u64) {
     let (dir, log) = place(number);
     let opened = || LogStore::open(&world.disk, &log).unwrap();
     let (env, mut found) = (env(&world.disk), Vec::new());
-    let checked = check(&env, &dir, (&log, Ok(&opened() as &dyn Store)), &mut |one| found.push(one));
+    let checked = check(&env, &dir, &log, Ok(&opened() as &dyn Store), &mut |one| found.push(one));
     let Checked { rows, pending_rows, .. } = checked.unwrap();
     assert_eq!((rows, pending_rows), (last, 0));
     assert_eq!(found, [], "copy {number}");
@@ -182,7 +182,7 @@ fn copies_of_a_busy_archive_are_each_a_first_part_of_it() {
         let store = FjallStore::open(&dir.join("meta")).unwrap();
         let mut found = Vec::new();
         let segments = dir.join("segments");
-        check(&Env::real(), &segments, (&dir, Ok(&store as &dyn Store)), &mut |one| found.push(one)).unwrap();
+        check(&Env::real(), &segments, &dir, Ok(&store as &dyn Store), &mut |one| found.push(one)).unwrap();
         assert_eq!(found, []);
         drop(store);
         let copy = open(&dir);
