@@ -50,9 +50,8 @@ impl Replica {
                 session.pull_as_hinted(now_ms);
                 Ok(true)
             }
-            Ok(_) => Ok(false),
             // The pull that follows a hint says what is wrong.
-            Err(Unusable::Nonsense(_)) => Ok(false),
+            Ok(_) | Err(Unusable::Nonsense(_)) => Ok(false),
             Err(Unusable::Store(error)) => Err(error.into()),
         }
     }
