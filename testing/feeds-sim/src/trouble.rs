@@ -80,7 +80,7 @@ impl World {
 
     /// The authority loses the last few blocks, and nothing tells of it but the checks. All come back at once with something
     /// to push. One of them was away meanwhile, so it knows nothing of what was lost, and what it pushes at once takes the
-    /// places of that while the others have only just subscribed.
+    /// places of that while the others have only just subscribed, and mostly before they can have been told by an answer.
     fn relapse(&mut self) -> Checked {
         self.pass(2000)?;
         let (away, count) = (self.rng.index(self.clients.len()), self.clients.len());
@@ -94,7 +94,9 @@ impl World {
         for _ in 0..self.rng.within(2..5) {
             self.append_to(away, &feed, &namespace)?;
         }
-        for client in (0..count).filter(|client| *client != away) {
+        let is_one_way = self.rng.percent(70);
+        let others = || (0..count).filter(|client| *client != away);
+        for client in others().filter(|_| !is_one_way) {
             self.append(client)?;
         }
         self.server.set_back(&snapshot, true);
@@ -103,6 +105,16 @@ impl World {
             self.cut(client);
             let within_ms = if client == away { 3 * FLAP_MS } else { FLAP_MS / 4 };
             self.reconnect_within(client, within_ms);
+        }
+        if is_one_way {
+            // They subscribe, and what they push then is lost, but what comes by itself is not.
+            let ms = self.rng.within(FLAP_MS / 4..FLAP_MS);
+            self.pass(ms)?;
+            for client in others() {
+                self.append(client)?;
+                let ms = self.rng.within(1500..5000);
+                self.network.shut(client, true, self.now_ms + ms);
+            }
         }
         self.pass(1500)?;
         // Now and then what has come of it is looked at before anything else can mend it.
