@@ -1,6 +1,7 @@
 //! What connections take in memory while nothing happens on them: bytes that the program has asked its allocator for, so
 //! the same on every machine. The figures are those of docs/operating/sizing.md.
 
+#![expect(clippy::print_stdout, reason = "the figures, for who asks for them")]
 #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
 #![expect(unsafe_code, reason = "an allocator that counts is one, and those have no safe interface")]
 
