@@ -1,11 +1,13 @@
 //! Rows of `feeds`.
 
+mod known;
 mod select;
 
 use alluvium_feed_protocol::{FeedInfo, Id, Namespace};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+pub use self::known::KnownNames;
 pub(crate) use self::select::damaged_by_number;
 pub use self::select::{Listing, Pick, Selected, Within, list, named, pruned, select, statements};
 use crate::rowcheck::{self, number, text};

@@ -2,7 +2,7 @@
 
 use alluvium_feed_protocol::limits::{NAMES_HARD_MAX, PAGE_BLOCKS_DEFAULT, PAGE_BYTES_DEFAULT};
 use alluvium_feed_protocol::{Check, ErrorCode, Id, Pruned, QueryRequest, QueryResponse, Token};
-use alluvium_feed_store::feeds::{Pick, Selected, Within};
+use alluvium_feed_store::feeds::{KnownNames, Pick, Selected, Within};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{Page, PageLimits, Selection, blocks, feeds, page, spaces};
 
@@ -49,13 +49,14 @@ pub(crate) fn answer(
     principal: &Principal,
     request: &QueryRequest,
     options: &Options,
+    known: &KnownNames,
     now_ms: u64,
 ) -> Result<QueryResponse, Failure> {
     let expected =
         (request.expected_server_token.as_ref(), request.expected_position, request.expected_check);
     let reset = !knows_history(connection, space, expected)?;
     let cursor = if reset { 0 } else { request.cursor.unwrap_or(0) };
-    let selected = selected(connection, space, principal, request, now_ms)?;
+    let selected = selected(connection, space, principal, request, known, now_ms)?;
     let limits = PageLimits {
         blocks_max: bounded(request.limit, PAGE_BLOCKS_DEFAULT, options.limits.page_blocks_max),
         bytes_max: bounded(request.max_bytes, PAGE_BYTES_DEFAULT, options.limits.page_bytes_max),
@@ -140,6 +141,7 @@ fn selected(
     space: &spaces::Space,
     principal: &Principal,
     request: &QueryRequest,
+    known: &KnownNames,
     now_ms: u64,
 ) -> Result<Option<Vec<Selected>>, Failure> {
     let within = principal.within(request.namespaces.as_deref());
@@ -149,9 +151,9 @@ fn selected(
             let message = "a query has `feedIds` or `subscriptionId`, not both";
             return Err(Failure::refused(ErrorCode::BadRequest, message));
         }
-        (Some(ids), None) => return Ok(Some(select(Pick::Names(ids), &within)?)),
+        (Some(ids), None) => return Ok(Some(select(Pick::Names(ids, known), &within)?)),
         (None, Some(subscription)) => {
-            subscribe::selected(connection, &space.id, subscription, principal, now_ms)?
+            subscribe::selected(connection, &space.id, subscription, principal, known, now_ms)?
         }
         (None, None) => None,
     };

@@ -58,6 +58,8 @@ pub(crate) struct Space {
     remembered: Mutex<Remembered>,
     /// When subscriptions were asked for last.
     used: Used,
+    /// Names of feeds that are there.
+    known: feeds::KnownNames,
     /// Feeds of before schema version 5 that are there by name alone, as far as that was looked at.
     named: AtomicU64,
     counts: Arc<Counters>,
@@ -91,6 +93,7 @@ impl Space {
             rested_at: AtomicU64::new(u64::MAX),
             remembered: Mutex::default(),
             used: Used::default(),
+            known: feeds::KnownNames::default(),
             named: AtomicU64::new(u64::MAX),
             counts: Arc::clone(counts),
         };
@@ -221,7 +224,8 @@ impl Space {
         let look = || {
             self.look(|connection, space| {
                 self.counts.page();
-                let page = query::answer(connection, space, principal, request, &self.options, now_ms)?;
+                let page =
+                    query::answer(connection, space, principal, request, &self.options, &self.known, now_ms)?;
                 Ok((page, query::interest(connection, space, principal, request, now_ms)?))
             })
         };
@@ -250,7 +254,7 @@ impl Space {
         let now_ms = self.env.clock.now_ms();
         self.counts.page();
         let page = self.look(|connection, space| {
-            query::answer(connection, space, principal, request, &self.options, now_ms)
+            query::answer(connection, space, principal, request, &self.options, &self.known, now_ms)
         })?;
         if let Some(subscription) = &request.subscription_id {
             self.used.note(subscription, now_ms, self.options.space_subscriptions_max);
@@ -277,7 +281,7 @@ impl Space {
         let in_use = |id: &Id| (self.hub.has(id), self.used.at(id));
         let seams = (self.env.clock.now_ms(), self.env.random.as_ref(), &in_use as subscribe::InUse<'_>);
         let apply = |connection: &Connection, space: &spaces::Space| {
-            subscribe::apply(connection, space, principal, request, &self.options, seams)
+            subscribe::apply(connection, space, principal, request, &self.options, &self.known, seams)
         };
         let subscribed = match self.database.get() {
             Some(database) => database.write(|transaction| apply(transaction, &self.row(transaction)?))?,

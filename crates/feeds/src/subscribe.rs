@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use alluvium_env::Random;
 use alluvium_feed_protocol::{ErrorCode, Id, Namespace, Push, SubscribeRequest, SubscribeResponse};
+use alluvium_feed_store::feeds::KnownNames;
 use alluvium_feed_store::rusqlite::{Connection, params_from_iter, types::Value};
 use alluvium_feed_store::{StoreError, feeds, spaces, subscriptions};
 
@@ -39,8 +40,14 @@ impl Row {
     }
 
     /// Takes the names of feeds that are there now, as far as the caller sees them, for these feeds.
-    fn settle(&mut self, connection: &Connection, space: &Id, principal: &Principal) -> Result<(), Failure> {
-        let found = feeds::named(connection, space, &self.awaited, &principal.within(None))?;
+    fn settle(
+        &mut self,
+        connection: &Connection,
+        space: &Id,
+        principal: &Principal,
+        known: &KnownNames,
+    ) -> Result<(), Failure> {
+        let found = feeds::named(connection, space, &self.awaited, known, &principal.within(None))?;
         self.settle_as(found);
         Ok(())
     }
@@ -52,11 +59,12 @@ impl Row {
         connection: &Connection,
         space: &Id,
         principal: &Principal,
+        known: &KnownNames,
     ) -> Result<HashSet<Id>, Failure> {
         let mut damaged = HashSet::new();
         let mut names = self.awaited.clone();
         let found = loop {
-            match feeds::named(connection, space, &names, &principal.within(None)) {
+            match feeds::named(connection, space, &names, known, &principal.within(None)) {
                 Err(StoreError::DamagedFeed { feed, .. }) if names.contains(&feed) => {
                     names.retain(|name| *name != feed);
                     damaged.insert(feed);
@@ -124,6 +132,7 @@ pub(crate) fn apply(
     principal: &Principal,
     request: &SubscribeRequest,
     options: &Options,
+    known_names: &KnownNames,
     (now_ms, random, in_use): (u64, &dyn Random, InUse<'_>),
 ) -> Result<Subscribed, Failure> {
     let named = request.feed_ids.as_deref().unwrap_or_default();
@@ -140,7 +149,7 @@ pub(crate) fn apply(
         None => Row::default(),
     };
     select(&mut row, request);
-    let damaged = row.settle_whole(connection, &space.id, principal)?;
+    let damaged = row.settle_whole(connection, &space.id, principal, known_names)?;
     let unsettled: HashSet<&Id> = row.awaited.iter().filter(|name| !damaged.contains(*name)).collect();
     let unknown = once(named.iter().filter(|name| unsettled.contains(name)));
     if row.feeds.len() + row.awaited.len() > options.limits.feeds_max
@@ -237,6 +246,7 @@ pub(crate) fn selected(
     space: &Id,
     id: &Id,
     principal: &Principal,
+    known: &KnownNames,
     now_ms: u64,
 ) -> Result<Option<Named>, Failure> {
     let loaded = load(connection, space, id, principal, now_ms);
@@ -250,7 +260,7 @@ pub(crate) fn selected(
     if row.all {
         return Ok(None);
     }
-    row.settle(connection, space, principal)?;
+    row.settle(connection, space, principal, known)?;
     Ok(Some(Named { feeds: row.feeds, namespaces: row.namespaces }))
 }
 

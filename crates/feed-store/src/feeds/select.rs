@@ -10,6 +10,7 @@ use alluvium_feed_protocol::{Id, Namespace};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::known::{KnownNames, hash};
 use super::{COLUMNS, Feed, Written, from_row_unchecked, get, json, written};
 use crate::{StoreError, StoreResult};
 
@@ -17,7 +18,7 @@ use crate::{StoreError, StoreResult};
 #[derive(Clone, Copy, Debug)]
 pub enum Pick<'a> {
     /// Those with these names.
-    Names(&'a [Id]),
+    Names(&'a [Id], &'a KnownNames),
     /// Those with these numbers, each of which is there.
     Numbers(&'a [i64]),
     /// All of the space.
@@ -129,7 +130,7 @@ pub fn select(
         Ok(())
     };
     match pick {
-        Pick::Names(names) => by_names(connection, space, names, within, &mut take)?,
+        Pick::Names(names, known) => by_names(connection, space, (names, known), within, &mut take)?,
         Pick::Numbers(numbers) => {
             let mut statement = connection.prepare_cached(&by_number_sql())?;
             let mut rows = statement.query([json(numbers)?])?;
@@ -165,10 +166,11 @@ pub fn named(
     connection: &Connection,
     space: &Id,
     names: &[Id],
+    known: &KnownNames,
     within: &Within<'_>,
 ) -> StoreResult<Vec<(Id, i64)>> {
     let mut found = Vec::new();
-    by_names(connection, space, names, within, &mut |row| {
+    by_names(connection, space, (names, known), within, &mut |row| {
         let feed = from_row_unchecked(row)?;
         if feed.created_at.is_some() {
             found.push((feed.id, feed.private_id));
@@ -181,34 +183,45 @@ pub fn named(
 fn by_names(
     connection: &Connection,
     space: &Id,
-    names: &[Id],
+    (names, known): (&[Id], &KnownNames),
     within: &Within<'_>,
     take: &mut dyn FnMut(&Row<'_>) -> StoreResult<()>,
 ) -> StoreResult<()> {
     let list = json(names)?;
     let mut statement = connection.prepare_cached(&by_name_sql())?;
     let mut rows = statement.query((space.as_str(), &list))?;
-    let mut found: Vec<i64> = Vec::with_capacity(names.len());
+    let mut found: HashSet<i64> = HashSet::with_capacity(names.len());
+    let mut missing: HashSet<&str> = names.iter().map(Id::as_str).collect();
     while let Some(row) = rows.next()? {
-        found.push(row.get(0)?);
-        if sift(row, within, Some(row.get_ref(MORE)?))? {
+        let asked = row.get_ref(MORE)?;
+        found.insert(row.get(0)?);
+        missing.remove(asked.as_str().unwrap_or_default());
+        if sift(row, within, Some(asked))? {
             take(row)?;
         }
     }
-    if found.len() == names.len() {
+    if missing.is_empty() || known.lack(missing.iter().copied()) {
         return Ok(());
     }
-    let found: HashSet<i64> = found.into_iter().collect();
-    let names: HashSet<&str> = names.iter().map(Id::as_str).collect();
+    let mut all = Some(Vec::new());
     scan(connection, space, &mut |row| {
-        let is_other = !names.contains(row.get_ref(1)?.as_str().unwrap_or_default());
+        let name = row.get_ref(1)?.as_str().unwrap_or_default();
+        let is_named = written(row)? != Written::Not;
+        match &mut all {
+            Some(all) if is_named => all.push(hash(name)),
+            _ => all = None,
+        }
         // What has no name that could be relied on may have had one of these.
-        if found.contains(&row.get(0)?) || (is_other && written(row)? != Written::Not) {
+        if found.contains(&row.get(0)?) || (is_named && !missing.contains(name)) {
             return Ok(());
         }
         let what = "it is there, and not found by its name";
         if sift(row, within, None)? { Err(damaged(row, what)) } else { Ok(()) }
-    })
+    })?;
+    if let Some(all) = all {
+        known.complete(all);
+    }
+    Ok(())
 }
 
 /// Every row of the feeds of a space, as they lie in the file: no index leads to them.
@@ -310,16 +323,17 @@ pub fn pruned(connection: &Connection, space: &Id, cursor: u64) -> StoreResult<V
 /// As of [`select`].
 pub fn list(connection: &Connection, space: &Id, listing: &Listing<'_>) -> StoreResult<Vec<Feed>> {
     let (after, prefix) = (listing.after.map_or("", Id::as_str), listing.prefix.unwrap_or_default());
-    let mut listed: Vec<(String, i64)> = Vec::new();
+    let mut listed: Vec<Feed> = Vec::new();
     scan(connection, space, &mut |row| {
         if sift(row, &listing.within, None)? && row.get_ref(CREATED_AT)? != ValueRef::Null {
             let name = row.get_ref(1)?.as_str().unwrap_or_default();
             if name > after && name.starts_with(prefix) {
-                listed.push((name.to_owned(), row.get(0)?));
+                listed.push(from_row_unchecked(row)?);
             }
         }
         Ok(())
     })?;
-    listed.sort_unstable();
-    listed.into_iter().take(listing.limit).map(|(_, number)| get(connection, number)).collect()
+    listed.sort_unstable_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
+    listed.truncate(listing.limit);
+    Ok(listed)
 }

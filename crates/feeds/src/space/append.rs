@@ -60,6 +60,7 @@ impl Space {
                     if done.is_large {
                         self.counts.large();
                     }
+                    done.grown.iter().for_each(|feed| self.known.add(&feed.id));
                     moved.extend(done.grown.iter().map(Moved::from));
                     remembered.keep(done.grown);
                     outcomes.push(Ok(done.response));

@@ -9,7 +9,7 @@ use alluvium_feed_protocol::{
     AppendRequest, Block, BlockKey, Check, Data, ErrorCode, Id, ListFeedsRequest, QueryRequest,
     QueryResponse, Request, Response,
 };
-use alluvium_feed_store::feeds::{Pick, Within};
+use alluvium_feed_store::feeds::{KnownNames, Pick, Within};
 use alluvium_feed_store::rusqlite::types::Value;
 use alluvium_feed_store::rusqlite::{Connection, OpenFlags};
 use alluvium_feed_store::{PageLimits, Selection, StoreResult, blocks, feeds, page, spaces};
@@ -221,7 +221,12 @@ fn read(file: &std::path::Path, has_keys: bool) -> StoreResult<Vec<Read>> {
             all.push(blocks::check_end(&connection, &feed).map(|()| Read::Nothing));
         }
         let names: Vec<Id> = names.iter().map(|name| id(name)).collect();
-        let selected = feeds::select(&connection, &id("space"), Pick::Names(&names), &Within::default())?;
+        let selected = feeds::select(
+            &connection,
+            &id("space"),
+            Pick::Names(&names, &KnownNames::default()),
+            &Within::default(),
+        )?;
         all.push(pages(Selection::Feeds(&selected)));
     }
     for position in 1..=BLOCKS {

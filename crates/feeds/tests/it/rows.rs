@@ -469,6 +469,35 @@ fn whatever_an_index_has_lost_or_leads_elsewhere_is_refused_or_not_told() {
     outcome.end(150);
 }
 
+/// The names of all feeds are known once somebody asked for one that isn't there. Feeds that are made later are known too.
+#[test]
+fn a_feed_made_after_all_were_looked_at_is_missed_like_any_other() {
+    let (mut authority, _) = filled();
+    authority.service().close();
+    authority.service = None;
+    drop(lay_bare(&file(authority.folder.path())));
+    authority.start();
+    let ask = |name: &str| {
+        let request = QueryRequest { feed_ids: Some(vec![id(name)]), ..QueryRequest::default() };
+        authority.handle(Request::Query(request))
+    };
+    let is_empty = |response: Response| matches!(response, Response::Query(page) if page.blocks.is_empty());
+    assert!(is_empty(ask("late")));
+    authority.append(append(vec![block("late", "a", 0, "data")]));
+    assert!(!is_empty(ask("late")));
+    let connection = open(&file(authority.folder.path()));
+    for (name, left) in [("late", "nowhere"), ("f03", "neither")] {
+        let sql = "DELETE FROM bare_feeds_space_feed WHERE c1 = ?1";
+        assert_eq!(connection.execute(sql, [name]).unwrap(), 1);
+        let refusal = ask(name);
+        assert!(
+            matches!(&refusal, Response::Error(error) if error.code == ErrorCode::ReadFailed.as_str()),
+            "{refusal:?}"
+        );
+        assert!(is_empty(ask(left)));
+    }
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
