@@ -424,3 +424,64 @@ impl Transport for SocketTransport {
         self.is_live.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_feed_protocol::{Block, BlocksPushed, Data, Token};
+
+    fn transport() -> SocketTransport {
+        let space = Id::parse("s").unwrap();
+        SocketTransport::new(&Server::new("ws://h"), &space, Env::real()).unwrap()
+    }
+
+    /// Blocks that the server sends by itself, up to a position, of so many bytes.
+    fn pushed(position: u64, bytes: usize) -> Frame {
+        let block = r#"{"feedId":"f","position":1,"sequence":0,"actorId":"a","data":""}"#;
+        let block: Block = Encoding::Json.decode(block.as_bytes()).unwrap();
+        let message = Advanced::BlocksPushed(BlocksPushed {
+            space_id: Id::parse("s").unwrap(),
+            subscription_id: Id::parse("own").unwrap(),
+            after: position - 1,
+            blocks: vec![Block { position: Some(position), data: Data::from(vec![7; bytes]), ..block }],
+            position,
+            server_token: Token::from_random(1),
+            check: None,
+        });
+        Frame::binary(Encoding::Cbor.encode(&message).unwrap())
+    }
+
+    /// What waits to be looked at: up to which position, and whether the blocks are there.
+    fn waiting(transport: &SocketTransport) -> Vec<(u64, bool)> {
+        let shown = |(message, _): &(Advanced, usize)| match message {
+            Advanced::FeedAdvanced(hint) => (hint.position, false),
+            Advanced::BlocksPushed(pushed) => (pushed.position, true),
+        };
+        transport.hints.lock().iter().map(shown).collect()
+    }
+
+    #[tokio::test]
+    async fn of_pushed_blocks_so_many_bytes_wait_and_of_the_others_that_there_is_something() {
+        let (transport, mebi) = (transport(), 1024 * 1024);
+        // Three fit with what a message has beside the data, and a small one finds room after a large one did not.
+        for (position, bytes) in [(1, mebi), (2, mebi), (3, mebi), (4, mebi), (5, mebi / 2), (6, mebi)] {
+            transport.read(&pushed(position, bytes)).unwrap();
+        }
+        let kept = [(1, true), (2, true), (3, true), (4, false), (5, true), (6, false)];
+        assert_eq!(waiting(&transport), kept);
+        // What is looked at makes room again.
+        assert!(matches!(transport.hint().await, Advanced::BlocksPushed(first) if first.position == 1));
+        transport.read(&pushed(7, mebi)).unwrap();
+        assert_eq!(waiting(&transport)[5], (7, true));
+    }
+
+    #[test]
+    fn so_many_messages_wait() {
+        let transport = transport();
+        for position in 1..100 {
+            transport.read(&pushed(position, 1)).unwrap();
+        }
+        let first: Vec<(u64, bool)> = (1..=16).map(|position| (position, true)).collect();
+        assert_eq!(waiting(&transport), first);
+    }
+}

@@ -8,6 +8,8 @@ mod held;
 mod hints;
 mod next;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 pub(crate) use held::Held;

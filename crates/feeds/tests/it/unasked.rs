@@ -243,6 +243,8 @@ fn onwards(response: Response, count: u64, blocks: Vec<Block>) -> Response {
     let position = 1000 + count;
     page.blocks = blocks.into_iter().map(|block| Block { position: Some(position), ..block }).collect();
     (page.next_cursor, page.max_position, page.check) = (position, position, None);
+    // The server that is behind this one would begin anew, beyond all that it has, and have more.
+    (page.reset, page.has_more) = (false, false);
     Response::Query(page)
 }
 
