@@ -7,7 +7,7 @@ use alluvium_feed_protocol::{Id, QueryRequest};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feeds::Service;
 
-use crate::{Scale, database, feed, query, timed};
+use crate::{Scale, database, feed, id, query, timed};
 
 /// Blocks of a page.
 const LIMIT: u64 = 50;
@@ -47,6 +47,12 @@ pub(crate) fn run(scale: &Scale, service: &Arc<Service>, head: u64) {
         query(service, QueryRequest { cursor: Some(cursor), limit: Some(LIMIT), ..QueryRequest::default() });
     });
     println!("page of the whole space anywhere: {median:.0?}, p99 {worst:.0?}");
+    let named = vec![feed(0), id("nowhere")];
+    let (median, worst) = timed(TIMES, |_| {
+        let request = QueryRequest { cursor: Some(head), limit: Some(LIMIT), ..QueryRequest::default() };
+        query(service, QueryRequest { feed_ids: Some(named.clone()), ..request });
+    });
+    println!("page of a feed and of one that isn't there, with nothing on it: {median:.0?}, p99 {worst:.0?}");
 }
 
 /// The same blocks by one statement.
