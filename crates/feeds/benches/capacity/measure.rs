@@ -52,7 +52,7 @@ fn one_after_the_other(
         append(service, vec![block(scale, number % scale.feeds, base + number)]);
     });
     let rate = 1.0 / median.as_secs_f64();
-    println!("append of one block, {log}: {median:.0?}, p99 {worst:.0?}, {rate:.0}/s one after the other");
+    println!("append of one block, {log}: {median:.1?}, p99 {worst:.1?}, {rate:.0}/s one after the other");
 }
 
 /// From the start of the service to the first answers.
@@ -116,7 +116,7 @@ fn plain(scale: &Scale) {
         rate(BATCHES * BATCH, began.elapsed())
     );
     let (median, worst) = crate::timed(SINGLE, |_| insert(scale, &mut connection, &mut position, 1));
-    println!("plain insert of one row: {median:.0?}, p99 {worst:.0?}, {:.0}/s", 1.0 / median.as_secs_f64());
+    println!("plain insert of one row: {median:.1?}, p99 {worst:.1?}, {:.0}/s", 1.0 / median.as_secs_f64());
     let removed = connection.execute("DELETE FROM blocks WHERE insertionId > ?1", [last_row]);
     assert_eq!(removed.expect("a removal") as u64, BATCHES * BATCH + SINGLE);
 }

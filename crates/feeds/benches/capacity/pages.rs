@@ -36,8 +36,8 @@ pub(crate) fn run(scale: &Scale, service: &Arc<Service>, head: u64) {
             let (plain_median, plain_worst) =
                 timed(TIMES, |number| plain(&connection, &feeds_of(number), cursor));
             println!(
-                "page of {count} feeds at the {place}: {median:.0?}, p99 {worst:.0?} ({} blocks); plain: \
-                 {plain_median:.0?}, p99 {plain_worst:.0?}",
+                "page of {count} feeds at the {place}: {median:.1?}, p99 {worst:.1?} ({} blocks); plain: \
+                 {plain_median:.1?}, p99 {plain_worst:.1?}",
                 blocks as u64 / TIMES
             );
         }
@@ -46,13 +46,13 @@ pub(crate) fn run(scale: &Scale, service: &Arc<Service>, head: u64) {
         let cursor = number * head / TIMES;
         query(service, QueryRequest { cursor: Some(cursor), limit: Some(LIMIT), ..QueryRequest::default() });
     });
-    println!("page of the whole space anywhere: {median:.0?}, p99 {worst:.0?}");
+    println!("page of the whole space anywhere: {median:.1?}, p99 {worst:.1?}");
     let named = vec![feed(0), id("nowhere")];
     let (median, worst) = timed(TIMES, |_| {
         let request = QueryRequest { cursor: Some(head), limit: Some(LIMIT), ..QueryRequest::default() };
         query(service, QueryRequest { feed_ids: Some(named.clone()), ..request });
     });
-    println!("page of a feed and of one that isn't there, with nothing on it: {median:.0?}, p99 {worst:.0?}");
+    println!("page of a feed and of one that isn't there, with nothing on it: {median:.1?}, p99 {worst:.1?}");
 }
 
 /// The same blocks by one statement.
