@@ -11,6 +11,7 @@
 mod docs;
 mod licenses;
 mod metadata;
+mod programs;
 mod test;
 mod tidy;
 mod tree;
@@ -45,7 +46,11 @@ fn run(arguments: &[String]) -> Result<bool> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
-        ["tidy"] => Ok(report(&tidy::problems()?)),
+        ["tidy"] => {
+            let mut problems = tidy::problems()?;
+            problems.extend(docs::problems(|| Ok(programs::alone("alluvium")))?);
+            Ok(report(&problems))
+        }
         ["tidy", "--accept-golden"] => tidy::accept_golden().map(|()| true),
         ["licenses"] => Ok(report(&licenses::problems()?)),
         ["docs"] => docs::rewrite().map(|()| true),

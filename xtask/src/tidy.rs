@@ -13,7 +13,6 @@ use anyhow::Result;
 
 pub(crate) use golden::accept as accept_golden;
 
-use crate::docs;
 use crate::metadata::packages;
 use crate::tree::files;
 
@@ -30,6 +29,5 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     problems.extend(pages::problems(&packages, &files));
     problems.extend(log::problems(&files));
     problems.extend(golden::problems(&files)?);
-    problems.extend(docs::problems(&files)?);
     Ok(problems)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Tally;
 use super::child::{cargo_counts, checked, counted, own_counts, seed_counts};
-use crate::{licenses, tidy};
+use crate::{docs, licenses, programs, tidy};
 
 /// The binary that black-box steps run against.
 const BINARY: &str = "target/release/alluvium";
@@ -34,9 +34,14 @@ pub(super) const STEPS: &[Step] = &[
         run: || Ok(all_good(&licenses::problems()?)),
     },
     Step { name: "unit", about: "tests of every crate, and of the examples in the documentation", run: unit },
+    Step {
+        name: "pages",
+        about: "the generated parts of the documentation",
+        run: || Ok(all_good(&docs::problems(|| programs::built("alluvium"))?)),
+    },
     Step { name: "otlp", about: "the OpenTelemetry export, in a build that has it", run: otlp },
     Step { name: "wasm", about: "the pure crates build for WebAssembly", run: wasm },
-    Step { name: "docs", about: "the API documentation builds without a warning", run: docs },
+    Step { name: "docs", about: "the API documentation builds without a warning", run: api_docs },
     Step { name: "release", about: "the release binary", run: release },
     Step { name: "simulation", about: "seeded runs of the engine over a disk that fails", run: simulation },
     Step { name: "planted", about: "bugs that the simulation must find", run: planted },
@@ -213,12 +218,11 @@ fn unit() -> Result<Tally> {
     counted(cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]), cargo_counts)
 }
 
-/// Of the server's crate alone: the rest has no part in it, but has to build with it.
+/// Of the whole workspace, although only the server's crate has a part in it: so all others are those of the tests.
 fn otlp() -> Result<Tally> {
-    let features = ["--locked", "--quiet", "--features", "otlp"];
-    let mut tally = checked(cargo().args(["check", "--package", "alluvium"]).args(features))?;
-    let tests = ["test", "--package", "alluvium-server", "--lib"];
-    tally += counted(cargo().args(tests).args(features).arg("otlp"), cargo_counts)?;
+    let selection = ["--workspace", "--locked", "--quiet", "--features", "alluvium/otlp"];
+    let mut tally = checked(cargo().arg("check").args(selection).arg("--all-targets"))?;
+    tally += counted(cargo().arg("test").args(selection).args(["--lib", "otlp"]), cargo_counts)?;
     Ok(tally)
 }
 
@@ -230,7 +234,7 @@ fn wasm() -> Result<Tally> {
     checked(cargo().args(target).args(packages.iter().flat_map(|package| ["--package", package])))
 }
 
-fn docs() -> Result<Tally> {
+fn api_docs() -> Result<Tally> {
     let arguments = ["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"];
     // Private items are documented here, so links to them lead somewhere.
     let flags = "-D warnings -A rustdoc::private_intra_doc_links";
@@ -267,8 +271,7 @@ fn planted() -> Result<Tally> {
 /// Unoptimised but for what it depends on, above all SQLite: the tests have built that already, and to build the rest anew,
 /// optimised, takes longer than all seeds do.
 fn feeds_simulation() -> Result<Tally> {
-    let program = ["run", "--locked", "--quiet", "--package", "alluvium-feeds-sim"];
-    counted(cargo().args(program).args(["--", "--seeds", FEEDS_SEEDS]), seed_counts)
+    counted(programs::built("alluvium-feeds-sim")?.args(["--seeds", FEEDS_SEEDS]), seed_counts)
 }
 
 fn feeds_planted() -> Result<Tally> {
@@ -303,6 +306,6 @@ fn on_sqlite(claim: &str) -> Result<Tally> {
 }
 
 fn conformance(arguments: &[&str]) -> Result<Tally> {
-    let run = ["run", "--locked", "--quiet", "--package", "alluvium-conformance", "--", "--binary", BINARY];
-    counted(cargo().args(run).args(arguments), own_counts)
+    let mut program = programs::built("alluvium-conformance")?;
+    counted(program.args(["--binary", BINARY]).args(arguments), own_counts)
 }
