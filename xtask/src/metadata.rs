@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// A package: of the workspace, or one that it depends on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,

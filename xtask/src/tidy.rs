@@ -1,6 +1,7 @@
 //! The norms of this repository, each checked by code.
 
 mod dependencies;
+mod fuzz;
 mod golden;
 mod layers;
 mod log;
@@ -23,6 +24,7 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     problems.extend(layers::problems(&packages));
     problems.extend(dependencies::problems(&packages, &files));
+    problems.extend(fuzz::problems(&packages, &files));
     problems.extend(text::problems(&files));
     problems.extend(rust::problems(&files));
     problems.extend(options::problems(&files));
