@@ -10,7 +10,7 @@ use alluvium_feed_client::{
 use alluvium_feed_protocol::{ErrorCode, Limits, ListFeedsRequest, Request, RequestId, Response};
 use alluvium_feeds::{Gate, OpenGate, Principal};
 
-use crate::support::{LONG, Peer, Script, Site, id, json, options, response};
+use crate::support::{LONG, Peer, Script, Site, id, json, options, response, until};
 
 /// What a feed has, in its order; `!` marks what has no final place.
 fn read(space: &Space) -> Vec<String> {
@@ -24,17 +24,6 @@ fn read(space: &Space) -> Vec<String> {
 
 fn write(space: &Space, text: &str) {
     space.append(&id("f"), None, text.as_bytes().to_vec()).expect("the file");
-}
-
-/// Waits until a space has what is wanted.
-async fn until(space: &Space, done: impl Fn(&Space) -> bool) {
-    let mut changes = space.changes();
-    let waiting = async {
-        while !done(space) {
-            changes.changed().await.expect("it is open");
-        }
-    };
-    tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use alluvium_env::Env;
-use alluvium_feed_client::{Client, Id, Options, Server};
+use alluvium_feed_client::{Client, Id, Options, Server, Space};
 use alluvium_feed_store::Durability;
 use alluvium_feeds::http::{Surface, SurfaceOptions};
 use alluvium_feeds::{Gate, OpenGate, Service};
@@ -105,6 +105,17 @@ impl Peer {
         let client = Client::open(&folder.path().join("r.sqlite"), None, options).expect("a file");
         Self { client, folder }
     }
+}
+
+/// Waits until a space has what is wanted.
+pub(crate) async fn until(space: &Space, done: impl Fn(&Space) -> bool) {
+    let mut changes = space.changes();
+    let waiting = async {
+        while !done(space) {
+            changes.changed().await.expect("it is open");
+        }
+    };
+    tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
 }
 
 pub(crate) fn options() -> Options {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::support::{LONG, Peer, Site, id};
+use crate::support::{LONG, Peer, Site, id, until};
 
 const AUTHORITY: &[u8] = include_bytes!("../tls/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("../tls/server.pem");
@@ -68,11 +68,8 @@ async fn roots_of_ones_own_are_trusted_over_both_ways_and_nothing_else_is() {
         let stranger = Peer::new();
         let space = stranger.client.space(&id("space"));
         space.replicate(&id("f"), From::Beginning).unwrap();
-        let mut changes = space.changes();
         let syncing = space.start(&strict).unwrap();
-        while space.status().unwrap().last_error.is_none() {
-            changes.changed().await.unwrap();
-        }
+        until(&space, |space| space.status().unwrap().last_error.is_some()).await;
         let error = space.status().unwrap().last_error.unwrap_or_default();
         assert!(error.contains("certificate"), "{scheme}: {error}");
         drop(syncing);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvium_env::Env;
-use alluvium_feed_client::{From, Options, Server, Space};
+use alluvium_feed_client::{From, Options, Server};
 use alluvium_feed_protocol::{
     Advanced, Block, BlocksPushed, Data, Encoding, FeedAdvanced, Id, QueryRequest, QueryResponse, Request,
     Response, Token,
@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use ureq::http;
 
-use crate::support::{LONG, Peer, id, options};
+use crate::support::{Peer, id, options, until};
 
 /// What is told after an answer of the server: of this subscription, with the highest position that there is.
 type Lie = fn(Id, u64) -> Advanced;
@@ -208,16 +208,6 @@ fn far(subscription_id: Id, position: u64) -> Advanced {
         unreachable!("just made")
     };
     Advanced::BlocksPushed(BlocksPushed { after: position - 1, ..pushed })
-}
-
-async fn until(space: &Space, done: impl Fn(&Space) -> bool) {
-    let mut changes = space.changes();
-    let waiting = async {
-        while !done(space) {
-            changes.changed().await.expect("it is open");
-        }
-    };
-    tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
 }
 
 /// How often a liar is asked while a client pushes a number of blocks, once it has found out: with and without waiting.
