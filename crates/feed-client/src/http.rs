@@ -12,7 +12,7 @@ use std::thread;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{Advanced, FeedAdvanced, Id, Limits, Push, Request, Response, SubscribeRequest};
-use alluvium_feed_replica::Transport;
+use alluvium_feed_replica::{CallError, CallErrorKind, Transport};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -100,13 +100,15 @@ impl Transport for HttpTransport {
         }
     }
 
-    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, CallError> {
         let subscribe = if let Request::Subscribe(request) = &request { Some(request.clone()) } else { None };
         let (sender, receiver) = oneshot::channel();
         let (exchange, named) = (Arc::clone(&self.exchange), space.clone());
         let call = move || drop(sender.send(exchange.call(&named, &request)));
-        thread::Builder::new().name("feed-call".to_owned()).spawn(call).map_err(|error| error.to_string())?;
-        let answer = receiver.await.map_err(|_| "the call broke off".to_owned())??;
+        let unsent = |text: String| CallError::new(CallErrorKind::Unsent, text);
+        let started = thread::Builder::new().name("feed-call".to_owned()).spawn(call);
+        started.map_err(|error| unsent(error.to_string()).because(error))?;
+        let answer = receiver.await.map_err(|_| unsent("the call broke off".to_owned()))??;
         if let Some(subscribe) = subscribe {
             self.follow(space, &subscribe, &answer);
         }

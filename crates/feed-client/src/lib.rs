@@ -4,7 +4,8 @@
 //! [`Client`] opens the file and [`Space`] is what an application works with. [`Space::start`] synchronises in the
 //! background over HTTP or a WebSocket until it is dropped: what was appended is pushed, what is replicated is pulled, and what others
 //! append comes within moments, because a request waits at the server for it. Trouble with the network is waited out,
-//! longer each time and never in step with other clients; it shows in [`Space::status`], which asks nobody.
+//! longer each time and never in step with other clients; it shows in [`Space::status`], which asks nobody, in words and by
+//! its [kind](CallErrorKind).
 //!
 //! Local calls need nothing; [`Space::start`] needs a tokio runtime that is being driven: one with threads of its own, or
 //! one that is inside `block_on`. Entering a runtime that nobody drives lets nothing happen.
@@ -75,12 +76,13 @@ mod client;
 mod http;
 mod server;
 mod socket;
+mod trouble;
 mod way;
 
 pub use alluvium_feed_protocol::{Block, Data, FeedInfo, From, Id, InvalidId, Namespace, Selector};
 pub use alluvium_feed_replica::{
-    After, Appended, Conflict, Keep, LocalCursor, Options, Refused, Replica, ReplicaError, ReplicaResult,
-    Repush, SyncStatus, Tailed, Transport, driver,
+    After, Appended, CallError, CallErrorKind, Conflict, Keep, LocalCursor, Options, Refused, Replica,
+    ReplicaError, ReplicaResult, Repush, SyncStatus, Tailed, Transport, driver,
 };
 
 pub use self::client::{Claim, Client, Space, StartError, SyncError, Syncing};

@@ -61,7 +61,7 @@ pub struct Server {
     pub call_timeout: Duration,
     /// How long a request for hints may wait at the server. Proxies on the way must allow for it.
     pub wait: Duration,
-    /// Largest answer that is read, in bytes.
+    /// Largest answer that is read, in bytes. Of a page that is larger half is asked for.
     pub answer_bytes_max: u64,
     /// Certificates in PEM that `https://` and `wss://` trust in place of the built-in ones.
     pub roots_pem: Option<Vec<u8>>,

@@ -5,6 +5,7 @@
 //! before are attached anew, and each then counts as having news: something may have been missed.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use alluvium_feed_protocol::{
     Advanced, ClientAction, Encoding, FeedAdvanced, Id, Limits, Message, Push, Request, RequestId, Response,
     SubscribeRequest,
 };
-use alluvium_feed_replica::Transport;
+use alluvium_feed_replica::{CallError, CallErrorKind, Transport};
 use alluvium_websocket::{
     ConnectError, ConnectOptions, ConnectionOptions, Limits as FrameLimits, Message as Frame, Stream,
     WebSocket, connect, tls_with_roots,
@@ -25,6 +26,7 @@ use ureq::http::{HeaderMap, header};
 
 use crate::http::exchange::{self, REDIRECTS_MAX};
 use crate::server::{Credentials, Server, ServerError};
+use crate::trouble;
 
 /// What the connection speaks.
 const SUBPROTOCOL: &str = "feeds.v1.cbor";
@@ -61,7 +63,7 @@ pub struct SocketTransport {
     /// What the server has said it accepts.
     limits: Mutex<Option<Limits>>,
     /// Why there was no connection a moment ago, for the next request: it is not tried twice.
-    failed: Mutex<Option<String>>,
+    failed: Mutex<Option<CallError>>,
     is_live: AtomicBool,
     failures: Mutex<u32>,
     /// When the present connection was opened.
@@ -70,10 +72,16 @@ pub struct SocketTransport {
 
 /// Why there is no connection.
 enum NoConnection {
-    /// In words.
-    Trouble(String),
+    /// There was no answer.
+    Trouble(CallError),
     /// The server has said why, in its own.
     Refused(Box<Response>),
+}
+
+impl From<CallError> for NoConnection {
+    fn from(error: CallError) -> Self {
+        Self::Trouble(error)
+    }
 }
 
 impl SocketTransport {
@@ -120,7 +128,7 @@ impl SocketTransport {
                 push: Some(push),
                 ..SubscribeRequest::default()
             });
-            match self.ask(&mut socket, &again).await.map_err(NoConnection::Trouble)? {
+            match self.ask(&mut socket, &again).await? {
                 Response::Subscribe(answer) => {
                     let hint = FeedAdvanced {
                         space_id: self.space.clone(),
@@ -148,11 +156,10 @@ impl SocketTransport {
                 Err(NoConnection::Refused(refusal)) => refusal,
                 other => return other,
             };
-            match self.follow(&refusal, redirects) {
-                Ok(true) => redirects += 1,
-                Ok(false) => return Err(NoConnection::Refused(refusal)),
-                Err(reason) => return Err(NoConnection::Trouble(reason)),
+            if !self.follow(&refusal, redirects)? {
+                return Err(NoConnection::Refused(refusal));
             }
+            redirects += 1;
         }
     }
 
@@ -164,7 +171,7 @@ impl SocketTransport {
             other => other?,
         };
         let hello = Request::Hello(exchange::greeting());
-        match self.ask(&mut socket, &hello).await.map_err(NoConnection::Trouble)? {
+        match self.ask(&mut socket, &hello).await? {
             Response::Welcome(welcome) => *self.limits.lock() = Some(welcome.limits),
             // Without credentials a handshake is agreed to, and nothing after it.
             Response::Error(mut error) if error.action() == ClientAction::Authenticate => {
@@ -178,7 +185,7 @@ impl SocketTransport {
     }
 
     /// Turns to another authority if a response says so, but not for ever: then the next connection begins at home again.
-    fn follow(&self, response: &Response, redirects: u32) -> Result<bool, String> {
+    fn follow(&self, response: &Response, redirects: u32) -> Result<bool, CallError> {
         let Response::Error(error) = response else { return Ok(false) };
         let Some(url) = error.url.as_ref().filter(|_| error.action() == ClientAction::Redirect) else {
             return Ok(false);
@@ -197,7 +204,7 @@ impl SocketTransport {
 
     async fn connect(&self, request: &Request) -> Result<WebSocket<Stream>, NoConnection> {
         let url = self.url();
-        let trouble = |reason: String| NoConnection::Trouble(format!("{url}: {reason}"));
+        let failed = |kind, reason: &dyn Display| CallError::new(kind, format!("{url}: {reason}"));
         let is_home = exchange::origin(&url) == exchange::origin(&self.home);
         let token = match &self.server.credentials {
             _ if !is_home => None,
@@ -206,19 +213,20 @@ impl SocketTransport {
             Credentials::Source(source) => {
                 let source = Arc::clone(source);
                 let asked = tokio::task::spawn_blocking(move || source()).await;
-                asked.map_err(|error| trouble(error.to_string()))?
+                asked.map_err(|error| failed(CallErrorKind::Token, &error).because(error))?
             }
         };
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            let value = exchange::bearer(&token).map_err(|error| trouble(error.to_string()))?;
+            let value = exchange::bearer(&token)
+                .map_err(|error| failed(CallErrorKind::Token, &error).because(error))?;
             headers.insert(header::AUTHORIZATION, value);
         }
         let tls = self.roots.as_deref().map(tls_with_roots).transpose();
         let answer_bytes_max = usize::try_from(self.server.answer_bytes_max).unwrap_or(usize::MAX);
         let options = ConnectOptions {
             headers,
-            tls: tls.map_err(|error| trouble(error.to_string()))?,
+            tls: tls.map_err(|error| failed(CallErrorKind::Tls, &error).because(error))?,
             connection: ConnectionOptions {
                 limits: FrameLimits {
                     frame_bytes_max: answer_bytes_max,
@@ -235,25 +243,25 @@ impl SocketTransport {
             Ok(connected) if connected.agreed.subprotocol.as_deref() == Some(SUBPROTOCOL) => {
                 Ok(connected.socket)
             }
-            Ok(_) => Err(trouble("the server speaks something else".to_owned())),
+            Ok(_) => Err(failed(CallErrorKind::Nonsense, &"the server speaks something else").into()),
             Err(ConnectError::Refused(refusal)) => {
                 let read =
                     exchange::read(refusal.status.as_u16(), &refusal.headers, &refusal.body, request, &url);
-                Err(read
-                    .map_or_else(NoConnection::Trouble, |response| NoConnection::Refused(Box::new(response))))
+                Err(NoConnection::Refused(Box::new(read?)))
             }
-            Err(error) => Err(trouble(error.to_string())),
+            Err(error) => Err(trouble::of_connecting(error, &url).into()),
         }
     }
 
     /// Sends a request and waits for its answer; hints that come meanwhile are kept.
-    async fn ask(&self, socket: &mut WebSocket<Stream>, request: &Request) -> Result<Response, String> {
+    async fn ask(&self, socket: &mut WebSocket<Stream>, request: &Request) -> Result<Response, CallError> {
         let asking = async {
-            let failed = |error: alluvium_websocket::Error| format!("{}: {error}", self.url());
-            socket.send(&Frame::binary(Encoding::Cbor.encode(request)?)).await.map_err(failed)?;
+            let failed = |error| trouble::of_socket(error, &self.url());
+            socket.send(&Frame::binary(exchange::encoded(request)?)).await.map_err(failed)?;
             loop {
                 let Some(frame) = socket.next().await.map_err(failed)? else {
-                    return Err(format!("{}: the server has ended the connection", self.url()));
+                    let text = format!("{}: the server has ended the connection", self.url());
+                    return Err(CallError::new(CallErrorKind::Closed, text));
                 };
                 if let Some(response) = self.read(&frame)?
                     && response.request_id() == request.request_id()
@@ -262,13 +270,18 @@ impl SocketTransport {
                 }
             }
         };
-        let timeout = || format!("{}: no answer in time", self.url());
-        tokio::time::timeout(self.server.call_timeout, asking).await.map_err(|_| timeout())?
+        let answered = tokio::time::timeout(self.server.call_timeout, asking).await;
+        answered.map_err(|_| {
+            CallError::new(CallErrorKind::Timeout, format!("{}: no answer in time", self.url()))
+        })?
     }
 
     /// The answer in a frame; a hint is kept.
-    fn read(&self, frame: &Frame) -> Result<Option<Response>, String> {
-        match Encoding::Cbor.decode_message(frame.payload(), None).map_err(|error| error.to_string())? {
+    fn read(&self, frame: &Frame) -> Result<Option<Response>, CallError> {
+        let decoded = Encoding::Cbor.decode_message(frame.payload(), None);
+        match decoded.map_err(|error| {
+            CallError::new(CallErrorKind::Nonsense, format!("{}: {error}", self.url())).because(error)
+        })? {
             Message::Response(response) => Ok(Some(response)),
             Message::Advanced(message) => {
                 self.keep(message, frame.payload().len());
@@ -344,16 +357,16 @@ impl Transport for SocketTransport {
                 Ok(socket) => *connection = Some(socket),
                 // Whatever the server has against this client, it says so again.
                 Err(NoConnection::Refused(_)) => {}
-                Err(NoConnection::Trouble(reason)) => *self.failed.lock() = Some(reason),
+                Err(NoConnection::Trouble(error)) => *self.failed.lock() = Some(error),
             }
         }
     }
 
-    async fn call(&self, _space: &Id, request: Request) -> Result<Response, String> {
+    async fn call(&self, _space: &Id, request: Request) -> Result<Response, CallError> {
         let mut connection = self.connection.lock().await;
-        if let Some(reason) = self.failed.lock().take() {
+        if let Some(error) = self.failed.lock().take() {
             self.broke(&mut connection);
-            return Err(reason);
+            return Err(error);
         }
         let mut redirects = 0;
         loop {
@@ -363,17 +376,17 @@ impl Transport for SocketTransport {
                 None => match self.open(&request).await {
                     Ok(socket) => socket,
                     Err(NoConnection::Refused(response)) => return Ok(*response),
-                    Err(NoConnection::Trouble(reason)) => {
+                    Err(NoConnection::Trouble(error)) => {
                         self.broke(&mut connection);
-                        return Err(reason);
+                        return Err(error);
                     }
                 },
             };
             let response = match self.ask(&mut socket, &request).await {
                 Ok(response) => response,
-                Err(reason) => {
+                Err(error) => {
                     self.broke(&mut connection);
-                    return Err(reason);
+                    return Err(error);
                 }
             };
             if self.follow(&response, redirects)? {

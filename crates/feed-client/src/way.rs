@@ -2,7 +2,7 @@
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{Advanced, Id, Limits, Request, Response};
-use alluvium_feed_replica::Transport;
+use alluvium_feed_replica::{CallError, Transport};
 
 use crate::http::HttpTransport;
 use crate::server::{Server, ServerError};
@@ -35,7 +35,7 @@ impl Transport for Way {
         }
     }
 
-    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, CallError> {
         match self {
             Self::Http(way) => way.call(space, request).await,
             Self::Socket(way) => way.call(space, request).await,

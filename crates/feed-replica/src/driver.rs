@@ -8,7 +8,7 @@ use alluvium_feed_protocol::{Advanced, Id, Limits, Request, Response};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{Replica, ReplicaResult, SyncStatus};
+use crate::{CallError, Replica, ReplicaResult, SyncStatus};
 
 /// Longest sleep, so that a clock that jumps is noticed.
 const SLEEP_MS_MAX: u64 = 30_000;
@@ -23,8 +23,8 @@ pub trait Transport: Send + Sync {
         std::future::ready(())
     }
 
-    /// Sends a request and waits for its answer. The error says why there is none; it is shown to people.
-    fn call(&self, space: &Id, request: Request) -> impl Future<Output = Result<Response, String>> + Send;
+    /// Sends a request and waits for its answer. The error says why there is none.
+    fn call(&self, space: &Id, request: Request) -> impl Future<Output = Result<Response, CallError>> + Send;
 
     /// What the authority next sends by itself. A transport without that never returns.
     fn hint(&self) -> impl Future<Output = Advanced> + Send {
@@ -112,7 +112,7 @@ async fn step<T: Transport>(replica: &Arc<Mutex<Replica>>, space: &Id, transport
     let mut replica = replica.lock();
     match answer {
         Ok(response) => replica.answered(space, response)?,
-        Err(reason) => replica.failed(space, &request_id, &reason)?,
+        Err(error) => replica.failed(space, &request_id, &error)?,
     }
     transport.hold_hints(replica.hints_held_ms(space));
     Ok(true)

@@ -12,6 +12,7 @@
 
 mod append;
 mod apply;
+mod call;
 mod conflict;
 pub mod driver;
 mod error;
@@ -30,6 +31,7 @@ mod state;
 mod status;
 
 pub use append::Appended;
+pub use call::{CallError, CallErrorKind};
 pub use conflict::Conflict;
 pub use driver::Transport;
 pub use error::{ReplicaError, ReplicaResult};

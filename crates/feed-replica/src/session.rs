@@ -23,7 +23,7 @@ use alluvium_feed_protocol::{BlocksPushed, FeedAdvanced, Id, Limits, RequestId};
 use self::hints::TailHints;
 use crate::options::Options;
 use crate::schedule::{Jitter, Retry};
-use crate::{Replica, ReplicaResult, replicate, state};
+use crate::{CallErrorKind, Replica, ReplicaResult, replicate, state};
 
 /// Further away than any clock gets.
 const NEVER_MS: u64 = u64::MAX >> 1;
@@ -98,6 +98,8 @@ pub(crate) struct Session {
     /// No hints come over the present connection.
     is_hintless: bool,
     pub(crate) stopped: Option<String>,
+    /// What kind of trouble kept the last request from an answer, if none has come since.
+    pub(crate) last_failure: Option<CallErrorKind>,
     in_flight: Vec<InFlight>,
     subscription: Option<Subscription>,
     /// Name and end of the subscription to all feeds, if selectors need one.
@@ -129,6 +131,7 @@ pub(crate) struct Session {
     requests: u64,
     /// Most blocks of a push, where a larger one was refused.
     push_blocks_max: Option<usize>,
+    /// Blocks of a page, where more of them were too much. For as long as the connection lasts.
     page_blocks: Option<u64>,
     /// What the authority accepts, if it has said so.
     limits: Option<Limits>,
@@ -287,6 +290,8 @@ impl Replica {
         session.connected = true;
         session.is_confirmed = false;
         session.stopped = None;
+        session.last_failure = None;
+        session.page_blocks = None;
         session.in_flight.clear();
         if let Some(subscription) = &mut session.subscription {
             subscription.is_attached = false;

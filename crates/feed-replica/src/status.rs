@@ -4,7 +4,7 @@ use alluvium_feed_protocol::{FeedInfo, Id};
 use alluvium_feed_store::{feeds, spaces};
 
 use crate::outbox::Outbox;
-use crate::{Refused, Replica, ReplicaError, ReplicaResult, lanes, refusal, state};
+use crate::{CallErrorKind, Refused, Replica, ReplicaError, ReplicaResult, lanes, refusal, state};
 
 /// The state of a space, as of the last answer of the authority.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -31,6 +31,8 @@ pub struct SyncStatus {
     /// authority has to be asked now and then: a subscription is refused. Else that it told of news that were none, or that
     /// rules pick too many feeds.
     pub last_error: Option<String>,
+    /// What kind of trouble kept the last request of this process from an answer, if none has come since.
+    pub last_failure: Option<CallErrorKind>,
     /// Until when nothing is looked at that the authority tells by itself, because what it told before led to nothing. What it
     /// tells until then is in `blocks_to_pull`.
     pub hints_wait_until: Option<u64>,
@@ -99,6 +101,7 @@ impl Replica {
         if let Some(session) = session {
             status.connected = session.is_connected();
             status.stopped.clone_from(&session.stopped);
+            status.last_failure = session.last_failure;
             status.hints_wait_until = session.hints_wait_until(self.now_ms());
             status.last_error = status.last_error.or_else(|| session.remark(self.now_ms()));
         }

@@ -81,7 +81,8 @@ fn remote(place: &Place, args: &LsArgs, namespace: Option<&Namespace>) -> Result
             after: after.take(),
             ..ListFeedsRequest::default()
         });
-        let answer = runtime.block_on(transport.call(space.id(), request)).map_err(Failure::Unavailable)?;
+        let answer = runtime.block_on(transport.call(space.id(), request));
+        let answer = answer.map_err(|error| Failure::Unavailable(error.to_string()))?;
         match answer {
             Response::ListFeeds(page) => {
                 for feed in &page.feeds {

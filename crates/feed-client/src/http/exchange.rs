@@ -1,17 +1,19 @@
 //! One request and its answer, blocking.
 
-use std::io::Read;
+use std::io::Read as _;
 use std::time::Duration;
 
 use alluvium_feed_protocol::{
     ClientAction, Encoding, ErrorCode, ErrorResponse, Hello, Id, Limits, Message, Operation, Request,
     RequestId, Response,
 };
+use alluvium_feed_replica::{CallError, CallErrorKind};
 use parking_lot::Mutex;
 use ureq::http::{HeaderMap, HeaderValue};
 use ureq::{Agent, Body};
 
 use crate::server::{Credentials, Server, ServerError, base};
+use crate::trouble;
 
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
@@ -45,7 +47,7 @@ struct Greeted {
     /// Whether the server was asked, since it was last out of reach.
     was_asked: bool,
     /// Why that came to nothing, for the next request.
-    failed: Option<String>,
+    failed: Option<CallError>,
     limits: Option<Limits>,
 }
 
@@ -79,11 +81,11 @@ impl Exchange {
     }
 
     /// Sends a request and reads its answer. The error says why there is none.
-    pub(super) fn call(&self, space: &Id, request: &Request) -> Result<Response, String> {
+    pub(super) fn call(&self, space: &Id, request: &Request) -> Result<Response, CallError> {
         let failed = self.greeted.lock().failed.take();
         // Whoever was out of reach a moment ago is not tried twice.
         let answer = match failed {
-            Some(reason) => Err(reason),
+            Some(error) => Err(error),
             None => self.call_within(space, request, self.call_timeout),
         };
         if answer.is_err() {
@@ -112,7 +114,7 @@ impl Exchange {
             Ok(Response::Welcome(welcome)) => greeted.limits = Some(welcome.limits),
             // Whatever it has against this client, it says so again.
             Ok(_) => {}
-            Err(reason) => greeted.failed = Some(reason),
+            Err(error) => greeted.failed = Some(error),
         }
     }
 
@@ -122,8 +124,8 @@ impl Exchange {
         space: &Id,
         request: &Request,
         timeout: Duration,
-    ) -> Result<Response, String> {
-        let body = Encoding::Cbor.encode(request)?;
+    ) -> Result<Response, CallError> {
+        let body = encoded(request)?;
         self.first_token()?;
         let mut has_refreshed = false;
         let mut redirects = 0;
@@ -157,7 +159,7 @@ impl Exchange {
         request: &Request,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, CallError> {
         let place = self.place.lock().clone();
         let operation = request.operation();
         let url = format!("{place}/spaces/{}{}", percent_encoded(space.as_str()), path(operation));
@@ -167,7 +169,7 @@ impl Exchange {
             builder = builder.header("authorization", token.clone());
         }
         let sent = builder.config().timeout_global(Some(timeout)).build().send(body);
-        let answer = sent.map_err(|error| described(error, &place))?;
+        let answer = sent.map_err(|error| trouble::of_request(error, &place))?;
         let status = answer.status().as_u16();
         let (parts, body) = answer.into_parts();
         let bytes = self.collected(body, &place)?;
@@ -175,33 +177,35 @@ impl Exchange {
     }
 
     /// A body, as far as it may be one.
-    fn collected(&self, body: Body, place: &str) -> Result<Vec<u8>, String> {
+    fn collected(&self, body: Body, place: &str) -> Result<Vec<u8>, CallError> {
         let mut bytes = Vec::new();
         let mut reader = body.into_reader().take(self.answer_bytes_max + 1);
-        reader.read_to_end(&mut bytes).map_err(|error| format!("{place}: the answer breaks off: {error}"))?;
+        reader.read_to_end(&mut bytes).map_err(|error| trouble::of_body(error, place))?;
         if bytes.len() as u64 > self.answer_bytes_max {
-            return Err(format!("{place}: the answer is larger than {} bytes", self.answer_bytes_max));
+            let text = format!("{place}: the answer is larger than {} bytes", self.answer_bytes_max);
+            return Err(CallError::new(CallErrorKind::TooLarge, text));
         }
         Ok(bytes)
     }
 
     /// Asks a source of tokens for its first one.
-    fn first_token(&self) -> Result<(), String> {
+    fn first_token(&self) -> Result<(), CallError> {
         let is_missing = self.token.lock().is_none();
         if is_missing { self.refresh().map(drop) } else { Ok(()) }
     }
 
     /// Gets another token, if there is a source of them and it has another one.
-    fn refresh(&self) -> Result<bool, String> {
+    fn refresh(&self) -> Result<bool, CallError> {
         let Credentials::Source(source) = &self.credentials else { return Ok(false) };
         let Some(token) = source() else { return Ok(false) };
-        let token = bearer(&token).map_err(|error| error.to_string())?;
+        let token = bearer(&token)
+            .map_err(|error| CallError::new(CallErrorKind::Token, error.to_string()).because(error))?;
         let before = self.token.lock().replace(token.clone());
         Ok(before != Some(token))
     }
 
     /// Follows to another authority, but never from an encrypted connection to one in the clear.
-    fn go_to(&self, url: &str) -> Result<(), String> {
+    fn go_to(&self, url: &str) -> Result<(), CallError> {
         *self.place.lock() = sent_on(&self.home, url)?;
         Ok(())
     }
@@ -209,12 +213,14 @@ impl Exchange {
 
 /// The base of another authority, in the words of the one at home: requests of their own, or a WebSocket. Never from an
 /// encrypted connection to one in the clear.
-pub(crate) fn sent_on(home: &str, url: &str) -> Result<String, String> {
-    let next = base(url).map_err(|error| format!("sent on to another server: {error}"))?;
+pub(crate) fn sent_on(home: &str, url: &str) -> Result<String, CallError> {
+    let not_there = |text: String| CallError::new(CallErrorKind::SentOn, text);
+    let next =
+        base(url).map_err(|error| not_there(format!("sent on to another server: {error}")).because(error))?;
     let (scheme, rest) = next.split_once("://").unwrap_or_default();
     let is_encrypted = ["https", "wss"].contains(&scheme);
     if (home.starts_with("https:") || home.starts_with("wss:")) && !is_encrypted {
-        return Err(format!("sent on to `{url}`, which is not encrypted"));
+        return Err(not_there(format!("sent on to `{url}`, which is not encrypted")));
     }
     let scheme = match (home.starts_with("ws"), is_encrypted) {
         (true, true) => "wss",
@@ -232,13 +238,14 @@ pub(crate) fn read(
     bytes: &[u8],
     request: &Request,
     place: &str,
-) -> Result<Response, String> {
+) -> Result<Response, CallError> {
     let media_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     let encoding = [Encoding::Cbor, Encoding::Json].into_iter().find(|one| one.media_type() == media_type);
     let is_success = (200..300).contains(&status);
     // Without its tag an answer is what was asked for, but a refusal isn't.
     let asked = is_success.then_some(request.operation());
+    let nonsense = |what: &str| CallError::new(CallErrorKind::Nonsense, format!("{place}: {what}"));
     let decoded = encoding.map(|encoding| encoding.decode_message(bytes, asked));
     match decoded {
         Some(Ok(Message::Response(mut response))) => {
@@ -248,15 +255,15 @@ pub(crate) fn read(
                     error.request_id.clone_from(request.request_id());
                 }
             } else if !is_success {
-                return Err(format!("{place}: status {status} with an answer in it"));
+                return Err(nonsense(&format!("status {status} with an answer in it")));
             }
             if response.request_id() != request.request_id() {
-                return Err(format!("{place}: the answer to another request"));
+                return Err(nonsense("the answer to another request"));
             }
             Ok(response)
         }
-        Some(Ok(Message::Advanced(_))) => Err(format!("{place}: a hint in place of an answer")),
-        Some(Err(error)) if is_success => Err(format!("{place}: {error}")),
+        Some(Ok(Message::Advanced(_))) => Err(nonsense("a hint in place of an answer")),
+        Some(Err(error)) if is_success => Err(nonsense(&error.to_string()).because(error)),
         _ => foreign(status, headers, bytes, request, place),
     }
 }
@@ -268,7 +275,7 @@ fn foreign(
     bytes: &[u8],
     request: &Request,
     place: &str,
-) -> Result<Response, String> {
+) -> Result<Response, CallError> {
     let quoted = &bytes[..bytes.len().min(QUOTED_BYTES_MAX)];
     let quoted: String =
         String::from_utf8_lossy(quoted).chars().filter(|character| !character.is_control()).collect();
@@ -286,7 +293,10 @@ fn foreign(
         429 => ErrorCode::RateLimited,
         507 => ErrorCode::StorageFull,
         502..=504 => ErrorCode::Overloaded,
-        _ => return Err(format!("{place}: status {status}, and no answer of feeds: {quoted}")),
+        _ => {
+            let text = format!("{place}: status {status}, and no answer of feeds: {quoted}");
+            return Err(CallError::new(CallErrorKind::Status(status), text));
+        }
     };
     let mut error =
         ErrorResponse::new(request.request_id().clone(), code, format!("status {status} {quoted}"));
@@ -318,12 +328,9 @@ fn path(operation: Operation) -> &'static str {
     }
 }
 
-/// The error as the operating system words it, with the place where it happened.
-fn described(error: ureq::Error, place: &str) -> String {
-    match error {
-        ureq::Error::Io(error) => format!("{place}: {error}"),
-        other => format!("{place}: {other}"),
-    }
+/// A request as it is sent.
+pub(crate) fn encoded(request: &Request) -> Result<Vec<u8>, CallError> {
+    Encoding::Cbor.encode(request).map_err(|reason| CallError::new(CallErrorKind::Unsent, reason))
 }
 
 pub(crate) fn bearer(token: &str) -> Result<HeaderValue, ServerError> {
@@ -370,7 +377,7 @@ mod tests {
         status: u16,
         headers: &[(&'static str, &'static str)],
         body: &str,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, CallError> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));
@@ -399,7 +406,7 @@ mod tests {
         assert_eq!(busy.request_id.as_str(), "q");
         assert_eq!(refusal(401, &[], "").action(), ClientAction::Authenticate);
         assert_eq!(refusal(413, &[], "").action(), ClientAction::Split);
-        assert!(answered(500, &[], "nothing here").unwrap_err().contains("nothing here"));
+        assert!(answered(500, &[], "nothing here").unwrap_err().to_string().contains("nothing here"));
         let none =
             refusal(404, &[("content-type", "application/json")], r#"{"error":{"code":"no_such_resource"}}"#);
         assert_eq!(none.action(), ClientAction::Stop);
@@ -417,7 +424,7 @@ mod tests {
     fn an_answer_that_does_not_fit_is_none() {
         let page = r#"{"requestId":"other","blocks":[],"nextCursor":0,"hasMore":false,"serverToken":"t","maxPosition":0}"#;
         let json = [("content-type", "application/json")];
-        assert!(answered(200, &json, page).unwrap_err().contains("another request"));
+        assert!(answered(200, &json, page).unwrap_err().to_string().contains("another request"));
         assert!(answered(200, &json, "{").is_err());
         assert!(answered(200, &[("content-type", "text/html")], "<p>hello").is_err());
         assert!(answered(204, &[], "").is_err());

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use alluvium_env::Env;
 use alluvium_feed_client::{
-    After, Credentials, From, Hints, HttpTransport, Options, Server, Space, SyncError, Transport,
+    After, CallError, CallErrorKind, Credentials, From, Hints, HttpTransport, Options, Server, Space,
+    SyncError, Transport,
 };
 use alluvium_feed_protocol::{ErrorCode, Limits, ListFeedsRequest, Request, RequestId, Response};
 use alluvium_feeds::{Gate, OpenGate, Principal};
@@ -147,7 +148,7 @@ async fn a_time_stands_for_the_first_position_since_then() {
 const LISTING: &str = r#"{"_tag":"ListFeedsResponse","requestId":"r","feeds":[]}"#;
 
 /// Asks for a listing, as request `r`.
-async fn ask(server: &Server) -> Result<Response, String> {
+async fn ask(server: &Server) -> Result<Response, CallError> {
     let transport = HttpTransport::new(server, Env::real()).expect("a server");
     let request_id = RequestId::parse("r").expect("a name");
     transport
@@ -272,11 +273,16 @@ async fn what_is_no_answer_is_none_and_what_is_too_large_is_not_read() {
     let other = json("200 OK", &LISTING.replace("\"r\"", "\"x\""));
     let huge = response("200 OK", "content-type: application/json\r\n", &"[".repeat(100_000));
     let cut = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{".to_vec();
-    for (bad, complaint) in [(html, "hotel"), (other, "another request"), (huge, "larger than"), (cut, "")] {
+    for (bad, kind, complaint) in [
+        (html, CallErrorKind::Status(200), "hotel"),
+        (other, CallErrorKind::Nonsense, "another request"),
+        (huge, CallErrorKind::TooLarge, "larger than"),
+        (cut, CallErrorKind::Closed, "breaks off"),
+    ] {
         let script = Script::start(vec![bad]);
         let server = Server { answer_bytes_max: 1000, ..script.named() };
-        let answer = ask(&server).await;
-        assert!(matches!(&answer, Err(reason) if reason.contains(complaint)), "{answer:?}");
+        let error = ask(&server).await.unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(complaint), "{error:?}");
     }
 }
 

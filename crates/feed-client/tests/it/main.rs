@@ -3,4 +3,5 @@
 mod http;
 mod support;
 mod tls;
+mod trouble;
 mod unasked;

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use alluvium_feed_client::{From, Server, StartError};
+use alluvium_feed_client::{CallErrorKind, From, Server, StartError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -70,8 +70,10 @@ async fn roots_of_ones_own_are_trusted_over_both_ways_and_nothing_else_is() {
         space.replicate(&id("f"), From::Beginning).unwrap();
         let syncing = space.start(&strict).unwrap();
         until(&space, |space| space.status().unwrap().last_error.is_some()).await;
-        let error = space.status().unwrap().last_error.unwrap_or_default();
+        let status = space.status().unwrap();
+        let error = status.last_error.unwrap_or_default();
         assert!(error.contains("certificate"), "{scheme}: {error}");
+        assert_eq!(status.last_failure, Some(CallErrorKind::Tls), "{scheme}");
         drop(syncing);
         let broken = Server { roots_pem: Some(b"nothing".to_vec()), ..trusting(scheme) };
         assert!(matches!(space.start(&broken), Err(StartError::Server(_))), "{scheme}");

@@ -6,7 +6,6 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::spaces;
 
-use super::trouble::shortened;
 use super::{Held, InFlight, Kind, OpenStart, Session, Subscription, Way};
 use crate::apply::{self, Asked, Unusable};
 use crate::lanes::{self, Lane};
@@ -14,7 +13,7 @@ use crate::options::Options;
 use crate::replicate::Picking;
 use crate::schedule::Jitter;
 use crate::state::{self, Place, SyncState};
-use crate::{Replica, ReplicaResult, history, replicate};
+use crate::{CallError, Replica, ReplicaResult, history, replicate};
 
 /// How an answer left things.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -35,7 +34,10 @@ impl Replica {
         let request_id = response.request_id().clone();
         let at = session.in_flight.iter().position(|request| request.request_id == request_id);
         let outcome = match at.map(|at| session.in_flight.remove(at)) {
-            Some(request) => self.take(space, &mut session, &request, response),
+            Some(request) => {
+                session.last_failure = None;
+                self.take(space, &mut session, &request, response)
+            }
             None => Ok(()),
         };
         self.sessions.insert(space.clone(), session);
@@ -44,11 +46,11 @@ impl Replica {
     }
 
     /// A request came to nothing: it was refused below the protocol, or its answer was lost.
-    pub fn failed(&mut self, space: &Id, request_id: &RequestId, reason: &str) -> ReplicaResult<()> {
+    pub fn failed(&mut self, space: &Id, request_id: &RequestId, error: &CallError) -> ReplicaResult<()> {
         let mut session = self.take_session(space);
         let at = session.in_flight.iter().position(|request| request.request_id == *request_id);
         let outcome = match at.map(|at| session.in_flight.remove(at)) {
-            Some(request) => self.back_off(space, &mut session, &request.kind, None, &shortened(reason)),
+            Some(request) => self.unanswered(space, &mut session, &request.kind, error),
             None => Ok(()),
         };
         self.sessions.insert(space.clone(), session);

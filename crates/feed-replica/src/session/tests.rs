@@ -1,4 +1,4 @@
-//! What the status says of a server that explains itself at length, or has too much of something.
+//! What the status says of a server that explains itself at length, has too much of something, or doesn't answer.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use alluvium_feed_protocol::{
 use alluvium_feed_store::Durability;
 use tempfile::TempDir;
 
-use crate::{Options, Replica, SyncStatus};
+use crate::{CallError, CallErrorKind, Options, Replica, SyncStatus};
 
 /// A reason may be so long, in characters, with the mark that something is missing.
 const LONG: usize = 1001;
@@ -60,6 +60,13 @@ impl Told {
         self.replica.answered(&id("s"), response(request.request_id().clone())).unwrap();
     }
 
+    /// The next request, which is of this kind, has no answer.
+    fn fail(&mut self, operation: Operation, error: &CallError) -> Request {
+        let request = self.asked(operation);
+        self.replica.failed(&id("s"), request.request_id(), error).unwrap();
+        request
+    }
+
     fn refuse(&mut self, operation: Operation, code: ErrorCode, more: impl FnOnce(&mut ErrorResponse)) {
         self.answer(operation, |request_id| {
             let mut error = ErrorResponse::new(request_id, code, "ü".repeat(5 * LONG));
@@ -105,8 +112,7 @@ fn what_a_server_explains_is_kept_up_to_a_length() {
     for feed in ["f", "g"] {
         told.replica.replicate(&id("s"), &id(feed), From::Beginning).unwrap();
     }
-    let request = told.asked(Operation::Subscribe);
-    told.replica.failed(&id("s"), request.request_id(), &"ü".repeat(5 * LONG)).unwrap();
+    told.fail(Operation::Subscribe, &CallError::new(CallErrorKind::Closed, "ü".repeat(5 * LONG)));
     assert_cut(told.status().last_error.as_deref(), "");
     told.refuse(Operation::Subscribe, ErrorCode::Overloaded, |_| {});
     assert_cut(told.status().last_error.as_deref(), "");
@@ -176,4 +182,56 @@ fn after_a_list_without_an_end_something_else_is_asked_and_the_status_says_so() 
     // Another loop goes on meanwhile.
     told.asked(Operation::Query);
     assert_eq!(told.replica.now_ms(), began_ms);
+}
+
+#[test]
+fn the_kind_of_what_went_wrong_is_told_until_there_is_an_answer_of_whatever_kind() {
+    let mut told = Told::new(Options::default());
+    told.replica.replicate(&id("s"), &id("f"), From::Beginning).unwrap();
+    for kind in [CallErrorKind::Unreachable, CallErrorKind::Status(500)] {
+        told.fail(Operation::Subscribe, &CallError::new(kind, "so it is"));
+        let status = told.status();
+        assert_eq!((status.last_failure, status.last_error.as_deref()), (Some(kind), Some("so it is")));
+    }
+    told.refuse(Operation::Subscribe, ErrorCode::Overloaded, |_| {});
+    assert!(told.status().last_failure.is_none() && told.status().last_error.is_some());
+}
+
+#[test]
+fn of_a_page_that_is_too_large_half_is_asked_for_until_there_is_another_connection() {
+    let mut told = Told::new(Options { page_blocks: 5, pushes: false, ..Options::default() });
+    told.replica.replicate(&id("s"), &id("f"), From::Beginning).unwrap();
+    told.answer(Operation::Subscribe, subscribed);
+    let asked = |request: &Request| match request {
+        Request::Query(query) => query.limit,
+        _ => None,
+    };
+    for (kind, limit) in [
+        (CallErrorKind::Closed, 5),
+        (CallErrorKind::TooLarge, 5),
+        (CallErrorKind::TooLarge, 2),
+        (CallErrorKind::Timeout, 1),
+        (CallErrorKind::TooLarge, 1),
+        (CallErrorKind::Nonsense, 1),
+    ] {
+        let request = told.fail(Operation::Query, &CallError::new(kind, "so it is"));
+        assert_eq!(asked(&request), Some(limit), "{kind:?}");
+    }
+    told.replica.connected(&id("s"));
+    assert_eq!(told.status().last_failure, None);
+    told.answer(Operation::Subscribe, subscribed);
+    assert_eq!(asked(&told.asked(Operation::Query)), Some(5));
+}
+
+#[test]
+fn a_push_whose_answer_is_too_large_is_repeated_as_it_is() {
+    let mut told = Told::new(Options { pulls: false, ..Options::default() });
+    told.replica.append_all(&id("s"), &id("f"), None, vec![b"x".to_vec(), b"y".to_vec()]).unwrap();
+    for round in 0..5 {
+        let error = CallError::new(CallErrorKind::TooLarge, "so it is");
+        let request = told.fail(Operation::Append, &error);
+        assert!(matches!(&request, Request::Append(push) if push.blocks.len() == 2), "round {round}");
+    }
+    let status = told.status();
+    assert_eq!((status.blocks_to_push, status.blocks_refused), (2, 0));
 }

@@ -8,12 +8,34 @@ use alluvium_feed_store::spaces;
 
 use super::{Kind, Session, held};
 use crate::lanes::{self, Lane};
-use crate::{Replica, ReplicaError, ReplicaResult, refusal, state};
+use crate::{CallError, CallErrorKind, Replica, ReplicaError, ReplicaResult, refusal, state};
 
 /// How much of a reason is kept.
 const REASON_CHARS_MAX: usize = 1000;
 
 impl Replica {
+    /// A request has no answer. Whatever kept it from one may pass, so that is waited for, only that what was too large once
+    /// would be so again.
+    pub(super) fn unanswered(
+        &self,
+        space: &Id,
+        session: &mut Session,
+        kind: &Kind,
+        error: &CallError,
+    ) -> ReplicaResult<()> {
+        session.last_failure = Some(error.kind());
+        let is_page = matches!(kind, Kind::Tail { .. } | Kind::Behind { .. });
+        if is_page && error.kind() == CallErrorKind::TooLarge {
+            self.halve_pages(session);
+        }
+        self.back_off(space, session, kind, None, &shortened(&error.to_string()))
+    }
+
+    fn halve_pages(&self, session: &mut Session) {
+        let page_blocks = session.page_blocks.unwrap_or(self.options.page_blocks);
+        session.page_blocks = Some((page_blocks / 2).max(1));
+    }
+
     pub(super) fn refused(
         &mut self,
         space: &Id,
@@ -126,8 +148,7 @@ impl Replica {
                 self.again(space, session, kind, reason)
             }
             _ => {
-                let page_blocks = session.page_blocks.unwrap_or(self.options.page_blocks);
-                session.page_blocks = Some((page_blocks / 2).max(1));
+                self.halve_pages(session);
                 self.back_off(space, session, kind, None, reason)
             }
         }
@@ -231,7 +252,7 @@ impl Replica {
 }
 
 /// A reason as far as it is kept and shown: it may be the authority's, and as long as it likes.
-pub(super) fn shortened(reason: &str) -> String {
+fn shortened(reason: &str) -> String {
     match reason.char_indices().nth(REASON_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &reason[..end]),
         None => reason.to_owned(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{From, Id, QueryRequest, Request, Response, Selector};
-use alluvium_feed_replica::{Options, Replica, Transport, driver};
+use alluvium_feed_replica::{CallError, Options, Replica, Transport, driver};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feeds::{Principal, Service};
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use crate::{Scale, database, memory, open, query, rate, space};
 struct Direct(Arc<Service>);
 
 impl Transport for Direct {
-    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, CallError> {
         Ok(self.0.handle(&Principal::anyone(), space, request, None).await)
     }
 }

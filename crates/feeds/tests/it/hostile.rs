@@ -10,7 +10,7 @@ use alluvium_feed_protocol::{
     Advanced, Block, Encoding, ErrorCode, ErrorResponse, FeedInfo, From, Operation, QueryResponse, Request,
     Response, Selector, Token,
 };
-use alluvium_feed_replica::{Options, Replica};
+use alluvium_feed_replica::{CallError, CallErrorKind, Options, Replica};
 use alluvium_feed_store::Durability;
 use tempfile::TempDir;
 
@@ -36,8 +36,8 @@ pub(crate) const UNTOLD: &str = "untold";
 /// What becomes of a request.
 pub(crate) enum Fate {
     Answer(Response),
-    /// There is no answer, and it is said why.
-    Failed(&'static str),
+    /// There is no answer, for such a reason.
+    Failed(CallError),
     /// There is none, and nothing says so.
     Lost,
 }
@@ -132,8 +132,8 @@ impl World {
                 let (fate, unasked) = liar.answer(&request, self.authority.handle(request.clone()));
                 match fate {
                     Fate::Answer(response) => self.replica.answered(&space, response).unwrap(),
-                    Fate::Failed(reason) => {
-                        self.replica.failed(&space, request.request_id(), reason).unwrap();
+                    Fate::Failed(error) => {
+                        self.replica.failed(&space, request.request_id(), &error).unwrap();
                     }
                     Fate::Lost => {}
                 }
@@ -234,10 +234,14 @@ fn new_token(count: u64, mut response: Response) -> Fate {
 /// Answers that don't come, that refuse, and that are of another kind than was asked for.
 fn troubles() -> Vec<(String, Spoil)> {
     let mut all: Vec<(String, Spoil)> = Vec::new();
-    for reason in
-        ["status 200, and no answer of feeds: <html>", "status 500", "the answer breaks off", "status 302"]
-    {
-        all.push((reason.to_owned(), Box::new(move |_, _| Fate::Failed(reason))));
+    for kind in [
+        CallErrorKind::Unreachable,
+        CallErrorKind::Closed,
+        CallErrorKind::Status(500),
+        CallErrorKind::TooLarge,
+        CallErrorKind::Nonsense,
+    ] {
+        all.push((format!("{kind:?}"), Box::new(move |_, _| Fate::Failed(CallError::new(kind, "so it is")))));
     }
     all.push(("nothing".to_owned(), Box::new(|_, _| Fate::Lost)));
     all.push((

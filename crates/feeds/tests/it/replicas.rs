@@ -7,7 +7,9 @@ use alluvium_feed_protocol::{
     Advanced, BlocksPushed, Data, FeedAdvanced, From, Id, Limits, QueryRequest, Request, Response, Selector,
     SubscribeResponse, Token, limits, signature,
 };
-use alluvium_feed_replica::{After, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver};
+use alluvium_feed_replica::{
+    After, CallError, Keep, LocalCursor, Options, Replica, ReplicaError, Transport, driver,
+};
 use alluvium_feed_store::rusqlite::Connection;
 use alluvium_feed_store::{Cypher, Durability};
 use alluvium_feeds::{Listener, Principal, Service};
@@ -24,7 +26,7 @@ struct Direct {
 }
 
 impl Transport for Direct {
-    async fn call(&self, space: &Id, request: Request) -> Result<Response, String> {
+    async fn call(&self, space: &Id, request: Request) -> Result<Response, CallError> {
         Ok(self.service.handle(&Principal::anyone(), space, request, Some(&self.listener)).await)
     }
 
