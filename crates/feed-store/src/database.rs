@@ -224,16 +224,29 @@ fn open_cramped(path: &Path) -> StoreResult<Connection> {
     Ok(connection)
 }
 
-/// The names of the spaces in a file, for whoever does not want to open it for more: nothing is written, and nobody is
-/// waited for.
-pub fn names(path: &Path) -> StoreResult<Vec<Id>> {
+/// What a list of spaces has of one. Its row is not checked for that.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListedSpace {
+    /// Its name.
+    pub id: Id,
+    /// Since when it is deleted, if it is; in milliseconds since 1970.
+    pub deleted_at: Option<u64>,
+}
+
+/// The spaces in a file, for whoever does not want to open it for more: nothing is written, and nobody is waited for.
+pub fn list_spaces(path: &Path) -> StoreResult<Vec<ListedSpace>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
-    let mut statement = connection.prepare("SELECT spaceId FROM spaces ORDER BY spaceKey")?;
-    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    let parsed = names.iter().map(|name| Id::parse(name).ok()).collect::<Option<Vec<_>>>();
-    parsed.ok_or_else(|| StoreError::Corrupt("the name of a space".to_owned()))
+    let mut statement = connection.prepare("SELECT spaceId, deletedAt FROM spaces ORDER BY spaceKey")?;
+    let mut rows = statement.query([])?;
+    let mut spaces = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = Id::parse(&row.get::<_, String>(0)?);
+        let id = id.map_err(|_| StoreError::Corrupt("the name of a space".to_owned()))?;
+        spaces.push(ListedSpace { id, deleted_at: row.get(1)? });
+    }
+    Ok(spaces)
 }
 
 /// A database in memory that has the tables and nothing in them: what reads of a space find that isn't there.

@@ -22,7 +22,7 @@ pub mod seal;
 pub mod spaces;
 pub mod subscriptions;
 
-pub use database::{Database, Durability, empty, names};
+pub use database::{Database, Durability, ListedSpace, empty, list_spaces};
 pub use error::{StoreError, StoreResult};
 pub use page::{Page, PageLimits, Selection};
 pub use schema::known as known_version;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use alluvium_env::Env;
 use alluvium_feed_protocol::{ErrorCode, Id};
+use alluvium_feed_store::ListedSpace;
 use parking_lot::{Condvar, Mutex};
 
 use crate::counters::Counters;
@@ -165,9 +166,9 @@ impl Cache {
         self.ground.survey(self.env.disk.as_ref())
     }
 
-    /// The name of the space in a folder.
-    pub(crate) fn name_of(&self, folder: &str) -> Option<Id> {
-        self.ground.name_of(folder)
+    /// The space in a folder.
+    pub(crate) fn space_in(&self, folder: &str) -> Option<ListedSpace> {
+        self.ground.space_in(folder)
     }
 
     /// How many spaces are open, those that are being opened left out. Does not wait, and so may not know.

@@ -32,6 +32,7 @@ mod used;
 mod waiters;
 
 pub use alluvium_feed_protocol::{Id, Limits, limits};
+pub use alluvium_feed_store::ListedSpace;
 pub use counters::Counted;
 pub use delete::{DeleteError, Deleted};
 pub use hub::Listener;

@@ -9,6 +9,7 @@ use alluvium_feed_protocol::{
     AppendRequest, BlocksPushed, ErrorCode, Hello, Id, Limits, QueryRequest, Request, RequestId, Response,
     UnsubscribeResponse, Welcome,
 };
+use alluvium_feed_store::ListedSpace;
 
 use crate::append::Checked;
 use crate::cache::Cache;
@@ -339,9 +340,9 @@ impl Service {
         self.cache.survey()
     }
 
-    /// The name of the space in a folder that [`survey`](Self::survey) has found; none if that cannot be read now. Blocks.
-    pub fn name_of(&self, folder: &str) -> Option<Id> {
-        self.cache.name_of(folder)
+    /// The space in a folder that [`survey`](Self::survey) has found; none if that cannot be read now. Blocks.
+    pub fn space_in(&self, folder: &str) -> Option<ListedSpace> {
+        self.cache.space_in(folder)
     }
 
     /// Removes expired subscriptions and brings guards up to date. To be called once a minute.

@@ -3,8 +3,7 @@
 use std::io;
 
 use alluvium_env::{Disk, OpenMode};
-use alluvium_feed_protocol::Id;
-use alluvium_feed_store::names;
+use alluvium_feed_store::{ListedSpace, list_spaces};
 
 use crate::ground::{DATABASE, Ground};
 
@@ -39,11 +38,11 @@ impl Ground {
         Ok(spaces)
     }
 
-    /// The name of the space in a folder; none if the folder is none of a space, or cannot be read now.
-    pub(crate) fn name_of(&self, folder: &str) -> Option<Id> {
+    /// The space in a folder; none if the folder is none of a space, or cannot be read now.
+    pub(crate) fn space_in(&self, folder: &str) -> Option<ListedSpace> {
         let path = crate::ground::is_folder_name(folder).then(|| self.folder_named(folder))?;
-        match names(&path.join(DATABASE)) {
-            Ok(names) => names.into_iter().next(),
+        match list_spaces(&path.join(DATABASE)) {
+            Ok(spaces) => spaces.into_iter().next(),
             Err(error) => {
                 tracing::debug!(folder, %error, "the name of a space cannot be read");
                 None

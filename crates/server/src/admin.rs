@@ -121,7 +121,7 @@ impl Admin {
             "spaces" => {
                 let asked = spaces::Asked::parse(query.as_deref())?;
                 let feeds = self.feeds.clone().ok_or(Refusal::NoFeeds)?;
-                blocking(move || spaces::page(&feeds, &asked)).await?
+                blocking(move || spaces::page(&feeds, &asked, now_ms)).await?
             }
             "trim" => {
                 let asked = trim::Asked::parse(&self.body(request).await?)?;

@@ -39,7 +39,9 @@ pub(crate) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     report.check("pages by size and by path have every stream once, in order", || world.pages());
     report.check("totals are those of the streams, group by group", || world.totals());
     report.check("`alluvium admin` prints tables, and JSON of the same", || world.commands());
-    report.check("spaces of feeds are listed by size, with their names", || world.spaces());
+    report.check("spaces of feeds are listed by size, with their names, and which are deleted", || {
+        world.spaces()
+    });
     report.check("a dry run deletes nothing, and says what there is", || world.dry_run());
     report.check("a deletion goes on where one was cut short, in batches, and leaves what is newer", || {
         world.deletes()
@@ -214,6 +216,27 @@ impl World<'_> {
             lines.len() == 3 && lines[1].ends_with("large one") && lines[2].ends_with("small"),
             "{table}"
         );
+        self.deleted_space()
+    }
+
+    /// A list says which spaces are deleted, and since when.
+    fn deleted_space(&mut self) -> Result<()> {
+        let body = br#"{"space_id":"small","dry_run":false}"#;
+        let deleted = self.call("POST", "/admin/v1/delete-space", body, 200)?;
+        let page = self.call("GET", "/admin/v1/spaces", b"", 200)?;
+        let of = |name: &str| {
+            let named = page["spaces"].as_array()?.iter().find(|space| space["space_id"] == name)?;
+            named.get("deleted_at_ms")
+        };
+        let since = of("small").and_then(Value::as_u64).with_context(|| format!("since when: {page}"))?;
+        let span = deleted["as_of_ms"].as_u64()..=page["as_of_ms"].as_u64();
+        ensure!(span.contains(&Some(since)), "{since} in {page} after {deleted}");
+        ensure!(of("large one") == Some(&Value::Null) && page["total"]["spaces"] == 2, "{page}");
+        let table = self.printed(&["spaces"])?;
+        let line = |name: &str| table.lines().find(|line| line.ends_with(name)).unwrap_or_default();
+        ensure!(line("SPACE").contains("DELETED") && line("large one").contains(" -  "), "{table}");
+        // No digit of the folder's name is an `s`, which is for seconds.
+        ensure!(line("small").contains("s  "), "{table}");
         Ok(())
     }
 

@@ -204,9 +204,15 @@ pub(super) fn totals(connection: &ConnectionArgs, args: &TotalsArgs) -> Result<(
 }
 
 pub(super) fn spaces(connection: &ConnectionArgs, list: &ListArgs) -> Result<(), Failure> {
-    let columns = [("BYTES", Align::Right), ("FOLDER", Align::Left), ("SPACE", Align::Left)];
-    let row = |_: &Value, item: &Value| {
-        vec![bytes(&item["bytes"]), text(&item["folder"]), shown(&item["space_id"])]
+    let columns =
+        [("BYTES", Align::Right), ("DELETED", Align::Right), ("FOLDER", Align::Left), ("SPACE", Align::Left)];
+    let row = |page: &Value, item: &Value| {
+        vec![
+            bytes(&item["bytes"]),
+            age(&page["as_of_ms"], &item["deleted_at_ms"]),
+            text(&item["folder"]),
+            shown(&item["space_id"]),
+        ]
     };
     let listing = Listing { connection, what: "spaces", query: &[], items: "spaces", args: list };
     let page = listing.print(&columns, row)?;

@@ -6,7 +6,7 @@ use alluvium_feed_protocol::{
 use alluvium_feeds::{DeleteError, Deleted, Listener, Principal};
 
 use crate::damage::faults;
-use crate::support::{Authority, append, block, id};
+use crate::support::{Authority, NOW_MS, append, block, id};
 
 /// Blocks of one append.
 const AT_ONCE: u64 = 500;
@@ -22,6 +22,14 @@ fn filled(blocks: u64, data: &str) -> Authority {
     authority
 }
 
+/// Since when each space is deleted, by a list of all of them.
+fn listed(authority: &Authority) -> Vec<(String, Option<u64>)> {
+    let service = authority.service();
+    let spaces = service.survey().unwrap();
+    let listed = spaces.iter().map(|space| service.space_in(&space.folder).unwrap());
+    listed.map(|space| (space.id.to_string(), space.deleted_at)).collect()
+}
+
 /// What the files of all spaces take.
 fn bytes(authority: &Authority) -> u64 {
     authority.service().survey().unwrap().iter().map(|space| space.bytes).sum()
@@ -30,6 +38,19 @@ fn bytes(authority: &Authority) -> u64 {
 fn stopped(authority: &mut Authority) {
     authority.service().close();
     authority.service = None;
+}
+
+#[test]
+fn a_list_of_spaces_says_which_are_deleted_and_since_when() {
+    let mut authority = filled(3, "x");
+    assert_eq!(listed(&authority), [("space".to_owned(), None)]);
+    authority.service().delete_space(&id("space")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(listed(&authority), [("space".to_owned(), Some(NOW_MS))]);
+        authority.clock.advance_ms(1000);
+        authority.service().delete_space(&id("space")).unwrap();
+        authority.restart();
+    }
 }
 
 #[test]

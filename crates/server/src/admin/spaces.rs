@@ -30,7 +30,7 @@ fn cursor(text: &str) -> Result<(u64, String), Refusal> {
 }
 
 /// The page.
-pub(crate) fn page(feeds: &Service, asked: &Asked) -> Result<Value, Refusal> {
+pub(crate) fn page(feeds: &Service, asked: &Asked, now_ms: u64) -> Result<Value, Refusal> {
     let all = feeds.survey().map_err(|error| {
         tracing::error!(%error, "the folder of feeds cannot be read");
         Refusal::Unreadable
@@ -47,9 +47,11 @@ pub(crate) fn page(feeds: &Service, asked: &Asked) -> Result<Value, Refusal> {
     let spaces: Vec<Value> = page
         .iter()
         .map(|space| {
+            // None of one that cannot be read now.
+            let listed = feeds.space_in(&space.folder);
             json!({
-                // None for one that cannot be read now.
-                "space_id": feeds.name_of(&space.folder).map(|id| id.to_string()),
+                "space_id": listed.as_ref().map(|listed| listed.id.as_str()),
+                "deleted_at_ms": listed.as_ref().and_then(|listed| listed.deleted_at),
                 "folder": space.folder,
                 "bytes": space.bytes,
                 "last_write_at_ms": space.modified_s.map(|seconds| seconds.saturating_mul(1000)),
@@ -57,6 +59,7 @@ pub(crate) fn page(feeds: &Service, asked: &Asked) -> Result<Value, Refusal> {
         })
         .collect();
     Ok(json!({
+        "as_of_ms": now_ms,
         "total": { "spaces": total, "bytes": total_bytes },
         "spaces": spaces,
         "next_cursor": next,
