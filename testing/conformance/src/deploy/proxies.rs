@@ -107,6 +107,16 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
+/// nginx as it must not be, so that it is seen that the script notices.
+const GATHERING: Kind = Kind {
+    exchanged: |config, place| {
+        let mut all = (KINDS[0].exchanged)(config, place);
+        all.push(pair("proxy_buffering off;", "proxy_buffering on;".to_owned()));
+        all
+    },
+    ..KINDS[0]
+};
+
 fn pair(from: &str, to: String) -> (String, String) {
     (from.to_owned(), to)
 }
@@ -120,16 +130,14 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
     let certificates = Certificates::new(scratch.path())?;
     let certificates = &certificates;
     // All at once: most of it is waiting.
-    let results: Vec<_> = thread::scope(|scope| {
+    let (results, noticed) = thread::scope(|scope| {
+        let noticed =
+            scope.spawn(|| notices_gathering(binary, &scratch.path().join("gathering"), certificates));
         let all = KINDS.map(|kind| {
             let dir = scratch.path().join(kind.name);
             (kind, scope.spawn(move || tried(kind, binary, &dir, certificates)))
         });
-        let end = |(kind, thread): (Kind, thread::ScopedJoinHandle<'_, Result<Vec<Found>>>)| {
-            let end = thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")));
-            (kind, end)
-        };
-        all.into_iter().map(end).collect()
+        (all.map(|(kind, thread)| (kind, joined(thread))), joined(noticed))
     });
     for (kind, result) in results {
         match result {
@@ -139,7 +147,12 @@ pub(super) fn run(binary: &Path, report: &mut Report) -> Result<()> {
             Err(error) => report.check(kind.name, || Err(error)),
         }
     }
+    report.check("nginx with `proxy_buffering on` is noticed", || noticed);
     Ok(())
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
 }
 
 /// A check and how it went.
@@ -210,12 +223,13 @@ impl Proxy {
     }
 }
 
-fn tried(kind: Kind, binary: &Path, dir: &Path, certificates: &Certificates) -> Result<Vec<Found>> {
+/// A server, and a proxy in front of it.
+fn both(kind: Kind, binary: &Path, dir: &Path, certificates: &Certificates) -> Result<(Server, Proxy)> {
     fs::create_dir_all(dir)?;
     let flags = ["--trusted-proxies", "127.0.0.1", "--long-poll-timeout", LONG_POLL];
     let mut launch = Launch::new(binary, &dir.join("data"), &flags);
     launch.listen = free_address()?;
-    let mut server = launch.start()?;
+    let server = launch.start()?;
     let place = Place {
         server: server.address,
         proxy: free_address()?,
@@ -225,6 +239,11 @@ fn tried(kind: Kind, binary: &Path, dir: &Path, certificates: &Certificates) -> 
     };
     fs::write(&place.pair, fs::read_to_string(&place.certificate)? + &fs::read_to_string(&place.key)?)?;
     let proxy = Proxy::start(kind, &place, dir, certificates.root())?;
+    Ok((server, proxy))
+}
+
+fn tried(kind: Kind, binary: &Path, dir: &Path, certificates: &Certificates) -> Result<Vec<Found>> {
+    let (mut server, proxy) = both(kind, binary, dir, certificates)?;
     let mut found = script(&proxy)?;
     for version in ["--http1.1", "--http2"] {
         found.push((
@@ -243,6 +262,16 @@ fn tried(kind: Kind, binary: &Path, dir: &Path, certificates: &Certificates) -> 
     }
     server.stop()?;
     Ok(found)
+}
+
+fn notices_gathering(binary: &Path, dir: &Path, certificates: &Certificates) -> Result<()> {
+    let (server, proxy) = both(GATHERING, binary, dir, certificates)?;
+    let found = script(&proxy)?;
+    let failed: Vec<&str> =
+        found.iter().filter(|(_, result)| result.is_err()).map(|(what, _)| what.as_str()).collect();
+    let is_it = |what: &&str| what.starts_with("an event comes") && what.contains("over HTTP/1.1");
+    ensure!(failed.len() == 1 && failed.iter().all(is_it), "what failed: {failed:?}");
+    server.stop().map(drop)
 }
 
 /// What `check-proxy.sh` says, line by line.
@@ -265,7 +294,7 @@ fn script(proxy: &Proxy) -> Result<Vec<Found>> {
         })
         .collect();
     let all_ok = found.iter().all(|(_, result)| result.is_ok());
-    let agrees = found.len() >= 8 && output.status.success() == all_ok;
+    let agrees = found.len() >= 9 && output.status.success() == all_ok;
     let result = agrees.then_some(()).with_context(|| {
         format!("{} after {said}{}", output.status, String::from_utf8_lossy(&output.stderr))
     });
