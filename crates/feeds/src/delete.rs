@@ -68,7 +68,7 @@ impl Service {
     /// # Errors
     ///
     /// That there is no such space, or that it can't be written. What was done until then stays done.
-    pub fn delete_space_some(&self, space: &Id, blocks_max: u64) -> Result<Deleted, DeleteError> {
+    pub fn delete_space(&self, space: &Id, blocks_max: u64) -> Result<Deleted, DeleteError> {
         let space = self.existing(space)?;
         space.delete()?;
         let mut all = Deleted::default();
@@ -84,14 +84,5 @@ impl Service {
                 return Ok(all);
             }
         }
-    }
-
-    /// Deletes a space with everything that it has; how many blocks that were.
-    ///
-    /// # Errors
-    ///
-    /// As of [`delete_space_some`](Self::delete_space_some).
-    pub fn delete_space(&self, space: &Id) -> Result<u64, DeleteError> {
-        Ok(self.delete_space_some(space, u64::MAX)?.blocks)
     }
 }

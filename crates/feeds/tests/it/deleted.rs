@@ -44,11 +44,11 @@ fn stopped(authority: &mut Authority) {
 fn a_list_of_spaces_says_which_are_deleted_and_since_when() {
     let mut authority = filled(3, "x");
     assert_eq!(listed(&authority), [("space".to_owned(), None)]);
-    authority.service().delete_space(&id("space")).unwrap();
+    authority.service().delete_space(&id("space"), u64::MAX).unwrap();
     for _ in 0..2 {
         assert_eq!(listed(&authority), [("space".to_owned(), Some(NOW_MS))]);
         authority.clock.advance_ms(1000);
-        authority.service().delete_space(&id("space")).unwrap();
+        authority.service().delete_space(&id("space"), u64::MAX).unwrap();
         authority.restart();
     }
 }
@@ -56,7 +56,7 @@ fn a_list_of_spaces_says_which_are_deleted_and_since_when() {
 #[test]
 fn a_deleted_space_says_so() {
     let mut authority = filled(3, "x");
-    assert_eq!(authority.service().delete_space(&id("space")), Ok(3));
+    assert_eq!(authority.service().delete_space(&id("space"), u64::MAX).unwrap().blocks, 3);
     for _ in 0..2 {
         authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceDeleted);
         let all = SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
@@ -65,7 +65,7 @@ fn a_deleted_space_says_so() {
         authority.refused(request, ErrorCode::SpaceDeleted);
         authority.restart();
     }
-    assert_eq!(authority.service().delete_space(&id("none")), Err(DeleteError::SpaceNotFound));
+    assert_eq!(authority.service().delete_space(&id("none"), u64::MAX), Err(DeleteError::SpaceNotFound));
     assert_eq!(authority.service().look_at_deletion(&id("none")), Err(DeleteError::SpaceNotFound));
 }
 
@@ -74,7 +74,7 @@ fn a_greeting_that_names_a_deleted_space_is_answered_for_the_others() {
     let authority = filled(3, "x");
     let other = Request::Append(append(vec![block("f", "a", 0, "x")]));
     authority.service().handle_blocking(&Principal::anyone(), &id("other"), other, None);
-    authority.service().delete_space(&id("space")).unwrap();
+    authority.service().delete_space(&id("space"), u64::MAX).unwrap();
     let hello = Hello { spaces: Some(vec![id("space"), id("other")]), ..Hello::default() };
     let Response::Welcome(welcome) = authority.handle(Request::Hello(hello)) else { panic!() };
     let named: Vec<_> = welcome.spaces.iter().map(|space| space.space_id.as_str()).collect();
@@ -88,11 +88,15 @@ fn the_disk_has_back_what_a_deleted_space_took() {
     let found = authority.service().look_at_deletion(&id("space")).unwrap();
     assert_eq!(found, Deleted { blocks: 40, bytes: 3_600_000, has_more: false });
     assert_eq!(authority.after(0).max_position, 40, "a look is only a look");
-    assert_eq!(authority.service().delete_space_some(&id("space"), 1), Ok(found));
+    assert_eq!(authority.service().delete_space(&id("space"), 1), Ok(found));
     let after = bytes(&authority);
     assert!(before > 3_600_000 && after < 300_000, "{before} and {after} bytes");
     assert_eq!(authority.service().look_at_deletion(&id("space")), Ok(Deleted::default()));
-    assert_eq!(authority.service().delete_space(&id("space")), Ok(0), "once more is no trouble");
+    assert_eq!(
+        authority.service().delete_space(&id("space"), u64::MAX),
+        Ok(Deleted::default()),
+        "once more is no trouble"
+    );
     stopped(&mut authority);
     assert_eq!(faults(&authority), Vec::<String>::new());
 }
@@ -100,7 +104,7 @@ fn the_disk_has_back_what_a_deleted_space_took() {
 #[test]
 fn a_deletion_that_is_cut_short_goes_on_where_it_was() {
     let mut authority = filled(5200, "xy");
-    let began = authority.service().delete_space_some(&id("space"), 1).unwrap();
+    let began = authority.service().delete_space(&id("space"), 1).unwrap();
     assert_eq!(began, Deleted { blocks: 5000, bytes: 10_000, has_more: true });
     authority.refused(Request::Query(QueryRequest::default()), ErrorCode::SpaceDeleted);
     stopped(&mut authority);
@@ -108,7 +112,7 @@ fn a_deletion_that_is_cut_short_goes_on_where_it_was() {
     authority.start();
     let left = Deleted { blocks: 200, bytes: 400, has_more: false };
     assert_eq!(authority.service().look_at_deletion(&id("space")), Ok(left));
-    assert_eq!(authority.service().delete_space_some(&id("space"), 1), Ok(left));
+    assert_eq!(authority.service().delete_space(&id("space"), 1), Ok(left));
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn who_listens_to_a_space_that_is_deleted_is_made_to_ask() {
     let subscription = subscribe(Some(&listener));
     subscribe(None);
     assert!(listener.take().is_empty());
-    authority.service().delete_space(&id("space")).unwrap();
+    authority.service().delete_space(&id("space"), u64::MAX).unwrap();
     let hints = listener.take();
     assert_eq!(hints.len(), 1);
     // Beyond what anybody has seen, so that nobody takes it for old.
@@ -135,6 +139,6 @@ fn who_listens_to_a_space_that_is_deleted_is_made_to_ask() {
         ..QueryRequest::default()
     };
     authority.refused(Request::Query(query), ErrorCode::SpaceDeleted);
-    authority.service().delete_space(&id("space")).unwrap();
+    authority.service().delete_space(&id("space"), u64::MAX).unwrap();
     assert!(listener.take().is_empty(), "told once");
 }

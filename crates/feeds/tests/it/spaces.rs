@@ -57,7 +57,7 @@ fn reading_makes_nothing_and_is_answered_as_an_empty_space() {
     let renewal = SubscribeRequest { subscription_id: named, ..SubscribeRequest::default() };
     authority.refused(Request::Subscribe(renewal), ErrorCode::SubscriptionNotFound);
     assert!(authority.service().prune(&id("space"), &id("f"), 9).is_err());
-    assert!(authority.service().delete_space(&id("space")).is_err());
+    assert!(authority.service().delete_space(&id("space"), u64::MAX).is_err());
     authority.service().sweep();
     authority.service().close();
     assert_eq!(entries(authority.folder.path()), before, "nothing is on the disk");

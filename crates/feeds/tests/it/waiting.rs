@@ -165,7 +165,7 @@ async fn who_waits_by_a_subscription_is_told_when_it_ends() {
     let from_head = QueryRequest { cursor: Some(1), ..QueryRequest::default() };
     let waiting = wait_for(&authority, &Principal::anyone(), from_head);
     until_pages(&authority, 3).await;
-    authority.service().delete_space(&id("space")).unwrap();
+    authority.service().delete_space(&id("space"), u64::MAX).unwrap();
     let Response::Error(error) = waiting.await.unwrap() else { panic!() };
     assert_eq!(error.code, "space_deleted");
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(feeds: &Arc<Service>, asked: &Asked, now_ms: u64) -> Result<Va
     let deleted = if *dry_run {
         feeds.look_at_deletion(space)?
     } else {
-        let deleted = feeds.delete_space_some(space, BLOCKS_MAX)?;
+        let deleted = feeds.delete_space(space, BLOCKS_MAX)?;
         let (blocks, bytes, has_more) = (deleted.blocks, deleted.bytes, deleted.has_more);
         tracing::info!(%space, blocks, bytes, has_more, "an operator has deleted a space");
         deleted
