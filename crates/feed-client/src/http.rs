@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use self::exchange::Exchange;
-use self::wait::Wait;
+use self::wait::{Wait, Watch};
 use crate::server::{Hints, Server, ServerError};
 
 /// Hints that wait to be looked at. More are dropped: each only says that there is something.
@@ -71,14 +71,14 @@ impl HttpTransport {
         if place.as_ref().is_some_and(|wait| wait.is_for(&answer.subscription_id)) {
             return;
         }
-        let wait = Wait::start(
-            Arc::clone(&self.exchange),
-            self.env.clone(),
-            (space.clone(), answer.subscription_id.clone()),
-            answer.max_position,
-            (self.sender.clone(), Arc::clone(held_ms)),
-        );
-        *place = wait;
+        let watch = Watch {
+            space: space.clone(),
+            subscription: answer.subscription_id.clone(),
+            after: answer.max_position,
+            hints: self.sender.clone(),
+            held_ms: Arc::clone(held_ms),
+        };
+        *place = Wait::start(Arc::clone(&self.exchange), self.env.clone(), watch);
     }
 }
 

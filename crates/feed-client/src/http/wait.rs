@@ -30,6 +30,18 @@ const EARLY_MAX: u32 = 3;
 /// Shortest time from one question to the next, in milliseconds. News that come faster are one hint.
 const BETWEEN_MS_MIN: u64 = 50;
 
+/// What there is to wait for, and where it is told.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) space: Id,
+    pub(super) subscription: Id,
+    /// The position that is known: what comes after it is news.
+    pub(super) after: u64,
+    pub(super) hints: mpsc::Sender<FeedAdvanced>,
+    /// Until when the replica looks at no hints: what this server told of before was not there.
+    pub(super) held_ms: Arc<AtomicU64>,
+}
+
 /// A thread that waits for news about one subscription. It ends, at the latest with its next answer, when this is dropped.
 #[derive(Debug)]
 pub(super) struct Wait {
@@ -40,30 +52,13 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Starts to wait for what comes after a position, and says where to tell of it and until when there is no use in that.
-    /// `None` if there can be no thread for it; the replica then polls.
-    pub(super) fn start(
-        exchange: Arc<Exchange>,
-        env: Env,
-        (space, subscription): (Id, Id),
-        after: u64,
-        (hints, held_ms): (mpsc::Sender<FeedAdvanced>, Arc<AtomicU64>),
-    ) -> Option<Self> {
+    /// Starts to wait. `None` if there can be no thread for it; the replica then polls.
+    pub(super) fn start(exchange: Arc<Exchange>, env: Env, watch: Watch) -> Option<Self> {
         let is_live = Arc::new(AtomicBool::new(true));
         let (alive, stop) = sync_channel(0);
-        let waiter = Waiter {
-            exchange,
-            env,
-            space,
-            subscription: subscription.clone(),
-            after,
-            hints,
-            held_ms,
-            stop,
-            is_live: Arc::clone(&is_live),
-            failures: 0,
-            luck: Luck { early: 0, furthest: after },
-        };
+        let subscription = watch.subscription.clone();
+        let luck = Luck { early: 0, furthest: watch.after };
+        let waiter = Waiter { exchange, env, watch, stop, is_live: Arc::clone(&is_live), failures: 0, luck };
         thread::Builder::new().name("feed-wait".to_owned()).spawn(move || waiter.run()).ok()?;
         Some(Self { subscription, is_live, _alive: alive })
     }
@@ -82,12 +77,7 @@ impl Wait {
 struct Waiter {
     exchange: Arc<Exchange>,
     env: Env,
-    space: Id,
-    subscription: Id,
-    after: u64,
-    hints: mpsc::Sender<FeedAdvanced>,
-    /// Until when the replica looks at no hints: what this server told of before was not there.
-    held_ms: Arc<AtomicU64>,
+    watch: Watch,
     stop: Receiver<()>,
     is_live: Arc<AtomicBool>,
     failures: u32,
@@ -141,15 +131,18 @@ impl Waiter {
                 continue;
             }
             let began_ms = self.env.clock.now_ms();
-            let answer =
-                self.exchange.call_within(&self.space, &self.question(), self.exchange.wait + ANSWER_TIME);
+            let answer = self.exchange.call_within(
+                &self.watch.space,
+                &self.question(),
+                self.exchange.wait + ANSWER_TIME,
+            );
             let is_over = match answer {
                 Ok(Response::Query(page)) => self.take(&page, began_ms),
                 Ok(Response::Error(error)) => match error.action() {
                     ClientAction::Wait => self.pause(error.retry_after_ms),
                     // The replica has to subscribe again, and finds out when it pulls.
                     ClientAction::Resubscribe => {
-                        self.tell(self.after + 1);
+                        self.tell(self.watch.after + 1);
                         true
                     }
                     _ => true,
@@ -166,7 +159,7 @@ impl Waiter {
 
     /// Sleeps as long as there is no use in hints. Whether it had to.
     fn is_held(&self) -> bool {
-        let held_ms = self.held_ms.load(Ordering::Acquire).saturating_sub(self.env.clock.now_ms());
+        let held_ms = self.watch.held_ms.load(Ordering::Acquire).saturating_sub(self.env.clock.now_ms());
         if held_ms > 0 {
             // Whoever ends this is noticed right after it.
             let _ended = self.stop.recv_timeout(Duration::from_millis(held_ms));
@@ -177,8 +170,8 @@ impl Waiter {
     fn question(&self) -> Request {
         Request::Query(QueryRequest {
             request_id: RequestId::parse("wait").unwrap_or_default(),
-            cursor: Some(self.after),
-            subscription_id: Some(self.subscription.clone()),
+            cursor: Some(self.watch.after),
+            subscription_id: Some(self.watch.subscription.clone()),
             limit: Some(1),
             max_bytes: Some(1),
             wait_ms: Some(u64::try_from(self.exchange.wait.as_millis()).unwrap_or(u64::MAX)),
@@ -189,8 +182,8 @@ impl Waiter {
     /// Looks at a page. True if nothing more is to be waited for.
     fn take(&mut self, page: &QueryResponse, began_ms: u64) -> bool {
         let waited = Duration::from_millis(self.env.clock.now_ms().saturating_sub(began_ms));
-        let step = self.luck.step(page, self.after, waited >= self.exchange.wait / 4);
-        self.after = page.max_position;
+        let step = self.luck.step(page, self.watch.after, waited >= self.exchange.wait / 4);
+        self.watch.after = page.max_position;
         if step == Step::Pause {
             return self.pause(None);
         }
@@ -209,13 +202,13 @@ impl Waiter {
     /// Gives the hint. True if nobody listens any more.
     fn tell(&self, position: u64) -> bool {
         let hint = FeedAdvanced {
-            space_id: self.space.clone(),
-            subscription_id: self.subscription.clone(),
+            space_id: self.watch.space.clone(),
+            subscription_id: self.watch.subscription.clone(),
             position,
             feed_ids: Vec::new(),
             count: 0,
         };
-        matches!(self.hints.try_send(hint), Err(mpsc::error::TrySendError::Closed(_)))
+        matches!(self.watch.hints.try_send(hint), Err(mpsc::error::TrySendError::Closed(_)))
     }
 
     /// Waits after a failure: as long as was told, within reason, else a time drawn below a bound that doubles. True if it was stopped
