@@ -12,9 +12,9 @@ use crate::key::{KeyError, PublicKey, SecretKey};
 use crate::syntax::{Did, Tid};
 
 /// The version of repositories that is spoken here.
-pub const VERSION: i64 = 3;
+pub(crate) const VERSION: i64 = 3;
 /// The longest commit object, in bytes: a DID of the greatest length and room for more.
-pub const MAX_LEN: usize = 8192;
+pub(crate) const MAX_LEN: usize = 8192;
 
 /// Why a commit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -11,7 +11,7 @@ mod base;
 pub mod car;
 pub mod cbor;
 pub mod cid;
-pub mod commit;
+mod commit;
 pub mod did_document;
 #[cfg(test)]
 mod fixtures;
@@ -20,11 +20,11 @@ pub mod key;
 pub mod model;
 pub mod mst;
 pub mod repo;
-pub mod syntax;
+mod syntax;
 
 pub use car::{Blocks, Car};
 pub use cid::{Cid, Codec};
-pub use commit::Commit;
+pub use commit::{Commit, CommitError};
 pub use did_document::DidDocument;
 pub use key::{Curve, PublicKey, SecretKey};
 pub use repo::Repo;

@@ -8,11 +8,11 @@
 //! What a disk promises, and what it doesn't, is written on the traits in [`mod@disk`]; both implementations are
 //! held to it.
 
-pub mod clock;
+mod clock;
 pub mod disk;
 mod finding;
 mod network;
-pub mod random;
+mod random;
 mod real;
 pub mod room;
 pub mod sim;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::object::Object;
 
 /// Reads a list of at most `MAX` elements.
-pub fn list<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn list<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -18,7 +18,7 @@ where
 }
 
 /// Reads a list of at most `MAX` objects.
-pub fn objects<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn objects<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -28,7 +28,7 @@ where
 }
 
 /// Reads a list of at most `MAX` elements, or nothing.
-pub fn optional<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+pub(crate) fn optional<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

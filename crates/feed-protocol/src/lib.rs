@@ -7,23 +7,23 @@
 //! Nothing here does I/O, reads a clock or draws a number: server, embedded replica, command line and simulation share
 //! it, and it builds for WebAssembly. The protocol is written down for authors of clients in `docs/feeds.md`.
 
-pub mod block;
-pub mod bounded;
-pub mod check;
-pub mod codec;
-pub mod error;
-pub mod id;
+mod block;
+mod bounded;
+mod check;
+mod codec;
+mod error;
+mod id;
 pub mod limits;
-pub mod message;
-pub mod number;
+mod message;
+mod number;
 mod object;
 pub mod order;
-pub mod peers;
-pub mod selector;
+mod peers;
+mod selector;
 pub mod signature;
 
 pub use block::{Block, BlockKey, Data, Unsendable};
-pub use check::{Check, ContentHash};
+pub use check::{Check, ContentHash, InvalidCheck};
 pub use codec::{DecodeError, Encoding};
 pub use error::{ClientAction, ErrorCode, ErrorResponse};
 pub use id::{Id, InvalidId, Namespace, RequestId, Token};

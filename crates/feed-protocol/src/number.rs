@@ -2,6 +2,11 @@
 //!
 //! In CBOR, JavaScript's encoders write whole numbers above 32 bits as floats, and read 64-bit integers as `BigInt`. So
 //! whole floats are accepted, and numbers above 32 bits are written as floats.
+#![expect(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::ref_option,
+    reason = "serde gives references to fields"
+)]
 
 use std::fmt;
 
@@ -82,59 +87,59 @@ impl Visitor<'_> for SignedVisitor {
 }
 
 /// Writes a number.
-pub fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     Number(*number).serialize(serializer)
 }
 
 /// Reads a number.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Number::deserialize(deserializer).map(|number| number.0)
 }
 
 /// Numbers that may be missing.
-pub mod option {
+pub(crate) mod option {
     use super::{Deserialize, Deserializer, Number, Serialize, Serializer};
 
     /// Writes a number or nothing.
-    pub fn serialize<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
         number.map(Number).serialize(serializer)
     }
 
     /// Reads a number or nothing.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
         Ok(Option::<Number>::deserialize(deserializer)?.map(|number| number.0))
     }
 }
 
 /// Lists of numbers.
-pub mod list {
+pub(crate) mod list {
     use super::{Deserializer, Number, Serialize, Serializer};
     use crate::bounded;
     use crate::limits::BLOCKS_HARD_MAX;
 
     /// Writes a list.
-    pub fn serialize<S: Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
         numbers.iter().map(|number| Number(*number)).collect::<Vec<_>>().serialize(serializer)
     }
 
     /// Reads a list.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
         let numbers: Vec<Number> = bounded::list::<_, _, BLOCKS_HARD_MAX>(deserializer)?;
         Ok(numbers.into_iter().map(|number| number.0).collect())
     }
 }
 
 /// Cursors: a number, or anything below zero for the start.
-pub mod cursor {
+pub(crate) mod cursor {
     use super::{Deserialize, Deserializer, Number, Serialize, Serializer, Signed};
 
     /// Writes a cursor.
-    pub fn serialize<S: Serializer>(cursor: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(cursor: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
         cursor.map(Number).serialize(serializer)
     }
 
     /// Reads a cursor.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
         let signed = Option::<Signed>::deserialize(deserializer)?;
         Ok(signed.map(|signed| u64::try_from(signed.0).unwrap_or(0)))
     }

@@ -18,7 +18,7 @@ pub mod page;
 pub mod planted;
 mod rowcheck;
 mod schema;
-pub mod seal;
+mod seal;
 pub mod spaces;
 pub mod subscriptions;
 

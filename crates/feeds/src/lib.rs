@@ -1,11 +1,11 @@
 //! The authority of spaces: it gives every block its position, keeps it, and tells who asks.
 //!
 //! [`Service::handle`] is the one handler behind all transports: a [`Principal`], a space, a request, a response. Who a
-//! caller is and what it may do is decided in [`principal`] alone. Each space is one SQLite file with one writer; what
+//! caller is and what it may do is decided in `principal.rs` alone. Each space is one SQLite file with one writer; what
 //! waits to be appended becomes one transaction, and the order is always the same: commit, sync, respond, notify. So a
 //! reader never sees a position while a lower one is still to come.
 //!
-//! What must hold when the disk was set back is in [`guard`]; the protocol itself in `alluvium-feed-protocol`.
+//! What must hold when the disk was set back is in `guard.rs`; the protocol itself in `alluvium-feed-protocol`.
 
 mod append;
 mod cache;
@@ -13,14 +13,14 @@ mod counters;
 mod delete;
 mod failure;
 mod ground;
-pub mod guard;
+mod guard;
 pub mod http;
 mod hub;
 mod identity;
 pub mod keep;
 mod list;
 mod options;
-pub mod principal;
+mod principal;
 mod prune;
 mod query;
 mod queue;

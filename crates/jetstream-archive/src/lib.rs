@@ -30,7 +30,7 @@ mod queue;
 mod reader;
 mod resolve;
 mod select;
-pub mod store;
+mod store;
 mod view;
 
 pub use archive::{Archive, Status};
@@ -45,4 +45,4 @@ pub use options::Options;
 pub use plan::{Plan, PlanLimits, PlanRequest, plan};
 pub use reader::{ArchivedRow, Reader, Rows};
 pub use select::{CollectionPattern, Kinds, Selection};
-pub use store::{Changes, FjallStore, LogStore, OpenError, Snapshot, Store, StoreError};
+pub use store::{Changes, FjallStore, LogStore, OpenError, Page, Snapshot, Store, StoreError};

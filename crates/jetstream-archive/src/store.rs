@@ -56,11 +56,11 @@ pub trait Snapshot: Send + Debug {
 
 /// Keys of the archive itself. Those of others are theirs to choose; see the reference implementation's for `sync/…`,
 /// `relay/…` and the rest.
-pub mod keys {
+pub(crate) mod keys {
     /// The next sequence number after the rows that are in blocks: 64 bits, lowest byte first.
-    pub const NEXT_SEQ: &[u8] = b"seq/next";
+    pub(crate) const NEXT_SEQ: &[u8] = b"seq/next";
     /// The life of the pending log that is valid now: 64 bits, lowest byte first.
-    pub const LOG_LIFE: &[u8] = b"archive/log-life";
+    pub(crate) const LOG_LIFE: &[u8] = b"archive/log-life";
 }
 
 /// The encoding of the archive's own numbers.

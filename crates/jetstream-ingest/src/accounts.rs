@@ -28,15 +28,15 @@ pub enum LoadError {
 
 /// An account that one thread works on.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// What is known of it.
-    pub account: Account,
+    pub(crate) account: Account,
     /// As long as there is a copy of this, something of it is not durable.
-    pub pin: Arc<()>,
+    pub(crate) pin: Arc<()>,
 }
 
 /// All accounts.
-pub struct Accounts {
+pub(crate) struct Accounts {
     store: Arc<dyn Store>,
     kept: Mutex<Generations<String, Held>>,
 }
@@ -49,12 +49,12 @@ impl std::fmt::Debug for Accounts {
 
 impl Accounts {
     /// Keeps about `limit` accounts in memory, and beyond it those that are not durable or hold waiting commits.
-    pub fn new(store: Arc<dyn Store>, limit: usize) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, limit: usize) -> Self {
         Self { store, kept: Mutex::new(Generations::new(limit)) }
     }
 
     /// Takes an account to work on. Nobody else may until it is put back.
-    pub fn take(&self, did: &str) -> Result<Held, LoadError> {
+    pub(crate) fn take(&self, did: &str) -> Result<Held, LoadError> {
         if let Some(held) = self.kept.lock().take(did) {
             return Ok(held);
         }
@@ -62,7 +62,7 @@ impl Accounts {
     }
 
     /// Puts an account back.
-    pub fn put(&self, did: &str, held: Held) {
+    pub(crate) fn put(&self, did: &str, held: Held) {
         let must_stay = |held: &Held| Arc::strong_count(&held.pin) > 1 || held.account.holds_commits();
         self.kept.lock().put(did.to_owned(), held, must_stay);
     }

@@ -33,11 +33,11 @@ struct Known {
 
 /// Key and server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The signing key.
-    pub key: PublicKey,
+    pub(crate) key: PublicKey,
     /// Scheme, host and port of its server.
-    pub server: Option<String>,
+    pub(crate) server: Option<String>,
 }
 
 impl Identity {
@@ -62,7 +62,7 @@ impl Identity {
 }
 
 /// All identities.
-pub struct Identities {
+pub(crate) struct Identities {
     network: Arc<dyn Network>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Identities {
 
 impl Identities {
     /// Remembers about `limit` of them in memory, and all in the store.
-    pub fn new(
+    pub(crate) fn new(
         network: Arc<dyn Network>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -91,7 +91,7 @@ impl Identities {
     }
 
     /// Key and server; with `again` from the network, unless that was just asked.
-    pub fn find(&self, did: &Did, again: bool) -> Result<Identity, LookupError> {
+    pub(crate) fn find(&self, did: &Did, again: bool) -> Result<Identity, LookupError> {
         let now_ms = self.clock.now_ms();
         if let Some(known) = self.known.lock().get(did.as_str()) {
             let fresh = now_ms < known.asked_ms.saturating_add(FRESH_MS);
@@ -136,7 +136,7 @@ impl Identities {
     }
 
     /// Something of it may be another now.
-    pub fn forget(&self, did: &str) {
+    pub(crate) fn forget(&self, did: &str) {
         // What is in memory must outlive what is in the store, which a change takes away only later.
         let ended = Known { answer: Err(LookupError::Failed), asked_ms: 0, expires_ms: 0 };
         self.known.lock().put(did.to_owned(), ended, |_| false);
@@ -144,7 +144,7 @@ impl Identities {
     }
 
     /// What is to be stored since the last call.
-    pub fn take_changes(&self) -> Vec<Change> {
+    pub(crate) fn take_changes(&self) -> Vec<Change> {
         std::mem::take(&mut *self.changes.lock())
     }
 }

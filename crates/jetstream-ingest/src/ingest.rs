@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
+pub use crate::accounts::LoadError;
 use crate::consumer::Consumer;
 use crate::counters::Counters;
 use crate::network::Relay;

@@ -8,7 +8,7 @@
 //! The rules are functions of their arguments; clock, network and archive are seams.
 
 pub mod account;
-pub mod accounts;
+mod accounts;
 pub mod budget;
 mod consumer;
 pub mod convert;
@@ -19,16 +19,16 @@ mod fixtures;
 pub mod frame;
 mod generations;
 pub mod http;
-pub mod identity;
+mod identity;
 pub mod ingest;
 pub mod limits;
 pub mod network;
 mod pipeline;
-pub mod queues;
+mod queues;
 pub mod relay;
-pub mod repairs;
+mod repairs;
 pub mod rules;
 pub mod sink;
 pub mod snapshot;
 pub mod state;
-pub mod watermark;
+mod watermark;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// How an item may be treated when there are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     /// It was made here and is not counted or dropped.
     Fixed,
     /// A commit or sync.
@@ -21,7 +21,7 @@ pub enum Class {
 }
 
 /// Something that waits.
-pub trait Item {
+pub(crate) trait Item {
     /// How it may be treated.
     fn class(&self) -> Class;
     /// What it takes in memory, in bytes.
@@ -30,7 +30,7 @@ pub trait Item {
 
 /// What became of an item.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Offer<T> {
+pub(crate) enum Offer<T> {
     /// It waits for its turn.
     Queued,
     /// Its queue is full, and nothing was changed.
@@ -39,7 +39,7 @@ pub enum Offer<T> {
 
 /// What someone waits for who has an item to offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Room {
+pub(crate) enum Room {
     /// No more than this waits, in bytes, and no more than so many accounts for a worker.
     Within {
         /// Bytes of all items.
@@ -53,7 +53,7 @@ pub enum Room {
 
 /// Queues by account.
 #[derive(Debug)]
-pub struct Queues<T> {
+pub(crate) struct Queues<T> {
     waiting: HashMap<Arc<str>, VecDeque<T>>,
     ready: VecDeque<Arc<str>>,
     busy: HashSet<Arc<str>>,
@@ -64,7 +64,7 @@ pub struct Queues<T> {
 
 impl<T: Item> Queues<T> {
     /// Queues of at most `limit` items each.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             waiting: HashMap::new(),
             ready: VecDeque::new(),
@@ -76,27 +76,27 @@ impl<T: Item> Queues<T> {
     }
 
     /// What all items that wait take, in bytes.
-    pub const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// How many accounts wait for a worker.
-    pub fn ready(&self) -> usize {
+    pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
 
     /// Whether nothing waits and nobody works.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.busy.is_empty()
     }
 
     /// Notes what is waited for. Room for one more is less than that: whoever waits would be woken for each item.
-    pub fn want(&mut self, room: Room) {
+    pub(crate) fn want(&mut self, room: Room) {
         self.wanted = Some(room);
     }
 
     /// Whether what was waited for is there; true once.
-    pub fn has_wanted_room(&mut self) -> bool {
+    pub(crate) fn has_wanted_room(&mut self) -> bool {
         let has_room = match &self.wanted {
             None => false,
             Some(Room::Within { bytes, ready }) => self.bytes <= *bytes && self.ready.len() <= *ready,
@@ -111,7 +111,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// Puts an item behind the others of its account.
-    pub fn offer(&mut self, account: &str, item: T) -> Offer<T> {
+    pub(crate) fn offer(&mut self, account: &str, item: T) -> Offer<T> {
         let full = self.waiting.get(account).is_some_and(|queue| counted(queue) >= self.limit);
         if full && item.class() != Class::Fixed {
             return Offer::Full(item);
@@ -133,7 +133,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// Takes the item out of a full queue that is missed least, and says at which place it was.
-    pub fn drop_one(&mut self, account: &str) -> Option<(usize, T)> {
+    pub(crate) fn drop_one(&mut self, account: &str) -> Option<(usize, T)> {
         let queue = self.waiting.get_mut(account)?;
         let at = least_missed(queue)?;
         let dropped = queue.remove(at)?;
@@ -143,7 +143,7 @@ impl<T: Item> Queues<T> {
 
     /// Puts a note of what was dropped where it was: what stands behind it came later, and is not to be judged before.
     /// `at` is what [`Self::drop_one`] has just said of this account.
-    pub fn leave(&mut self, account: &str, at: usize, note: T) {
+    pub(crate) fn leave(&mut self, account: &str, at: usize, note: T) {
         debug_assert_eq!(note.class(), Class::Fixed, "what is counted is offered");
         if let Some(queue) = self.waiting.get_mut(account) {
             self.bytes += note.cost();
@@ -152,13 +152,13 @@ impl<T: Item> Queues<T> {
     }
 
     /// The item of an account that `find` picks, to be changed in place; its cost must stay.
-    pub fn find_mut(&mut self, account: &str, find: impl Fn(&T) -> bool) -> Option<&mut T> {
+    pub(crate) fn find_mut(&mut self, account: &str, find: impl Fn(&T) -> bool) -> Option<&mut T> {
         self.waiting.get_mut(account)?.iter_mut().find(|item| find(item))
     }
 
     /// An account to work on, with its first item. The account stays with the caller until [`Self::next`] says that
     /// there is nothing more.
-    pub fn take(&mut self) -> Option<(Arc<str>, T)> {
+    pub(crate) fn take(&mut self) -> Option<(Arc<str>, T)> {
         let account = self.ready.pop_front()?;
         self.busy.insert(account.clone());
         let item = self.next(&account)?;
@@ -166,7 +166,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// The next item of an account that the caller works on; without one the account is given back.
-    pub fn next(&mut self, account: &Arc<str>) -> Option<T> {
+    pub(crate) fn next(&mut self, account: &Arc<str>) -> Option<T> {
         let queue = self.waiting.get_mut(account);
         #[cfg(feature = "planted-bugs")]
         let item = if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::OrderLost) {

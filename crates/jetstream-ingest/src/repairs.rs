@@ -14,7 +14,7 @@ const RECENT: usize = 10_000;
 
 /// What is to be fetched.
 #[derive(Debug, Default)]
-pub struct Repairs {
+pub(crate) struct Repairs {
     due: BTreeSet<(u64, Arc<str>)>,
     at: HashMap<Arc<str>, u64>,
     /// Accounts that are being fetched; with when to fetch again, if that was asked for meanwhile.
@@ -25,7 +25,7 @@ pub struct Repairs {
 
 impl Repairs {
     /// Fetches at another time than before, or no longer.
-    pub fn schedule(&mut self, did: &str, schedule: Schedule) {
+    pub(crate) fn schedule(&mut self, did: &str, schedule: Schedule) {
         let did: Arc<str> = match self.at.get_key_value(did) {
             Some((did, _)) => did.clone(),
             None => did.into(),
@@ -39,32 +39,27 @@ impl Repairs {
     }
 
     /// How many wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.at.len()
     }
 
-    /// Whether none wait and none are being fetched.
-    pub fn is_empty(&self) -> bool {
-        self.at.is_empty() && self.running.is_empty()
-    }
-
     /// How many are being fetched.
-    pub fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running.len()
     }
 
     /// Whether one is being fetched.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         !self.running.is_empty()
     }
 
     /// When the next one is due, in milliseconds.
-    pub fn next_ms(&self) -> Option<u64> {
+    pub(crate) fn next_ms(&self) -> Option<u64> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// An account to fetch now; it is being fetched until [`Self::finish`].
-    pub fn take(&mut self, now_ms: u64) -> Option<Arc<str>> {
+    pub(crate) fn take(&mut self, now_ms: u64) -> Option<Arc<str>> {
         loop {
             let (at, did) = self.due.first().filter(|(at, _)| *at <= now_ms)?.clone();
             debug_assert_eq!(self.at.get(&did), Some(&at));
@@ -85,7 +80,7 @@ impl Repairs {
     }
 
     /// The fetch of an account has come to its end, and this follows.
-    pub fn finish(&mut self, did: &str, schedule: Option<Schedule>) {
+    pub(crate) fn finish(&mut self, did: &str, schedule: Option<Schedule>) {
         let Some((did, again)) = self.running.remove_entry(did) else {
             return;
         };
@@ -135,7 +130,7 @@ mod tests {
         repairs.finish("a", Some(Schedule::Done));
         repairs.finish("b", None);
         repairs.schedule("c", Schedule::Done);
-        assert!(repairs.is_empty());
+        assert_eq!((repairs.len(), repairs.running()), (0, 0));
     }
 
     #[test]

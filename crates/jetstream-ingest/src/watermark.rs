@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Numbers that are being worked on.
 #[derive(Debug, Default)]
-pub struct Watermark {
+pub(crate) struct Watermark {
     /// With how often each came: a relay may send one twice.
     in_flight: BTreeMap<u64, u32>,
     highest: Option<u64>,
@@ -15,17 +15,17 @@ pub struct Watermark {
 
 impl Watermark {
     /// Goes on from a cursor.
-    pub fn new(cursor: Option<u64>) -> Self {
+    pub(crate) fn new(cursor: Option<u64>) -> Self {
         Self { in_flight: BTreeMap::new(), highest: cursor }
     }
 
     /// The event with this number came in.
-    pub fn begin(&mut self, seq: u64) {
+    pub(crate) fn begin(&mut self, seq: u64) {
         *self.in_flight.entry(seq).or_default() += 1;
     }
 
     /// Everything that the event with this number asks for is done.
-    pub fn end(&mut self, seq: u64) {
+    pub(crate) fn end(&mut self, seq: u64) {
         if let Some(times) = self.in_flight.get_mut(&seq) {
             *times -= 1;
             if *times == 0 {
@@ -36,17 +36,17 @@ impl Watermark {
     }
 
     /// The relay counts from the beginning again: numbers that were done say nothing any more.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.highest = None;
     }
 
     /// How many numbers are being worked on.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
     /// The number to go on from.
-    pub fn cursor(&self) -> Option<u64> {
+    pub(crate) fn cursor(&self) -> Option<u64> {
         #[cfg(feature = "planted-bugs")]
         if alluvium_jss::planted::is_planted(alluvium_jss::planted::Bug::CursorLeads) {
             return self.highest;

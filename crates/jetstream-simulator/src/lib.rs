@@ -52,7 +52,7 @@ mod frame;
 mod history;
 mod identity;
 mod random;
-pub mod record;
+mod record;
 mod repo;
 pub mod serve;
 mod subscription;

@@ -8,21 +8,21 @@ use crate::random::{Random, digest};
 use crate::text::{language, text, word};
 
 /// Posts.
-pub const POST: &str = "app.bsky.feed.post";
+pub(crate) const POST: &str = "app.bsky.feed.post";
 /// Likes.
-pub const LIKE: &str = "app.bsky.feed.like";
+pub(crate) const LIKE: &str = "app.bsky.feed.like";
 /// Reposts.
-pub const REPOST: &str = "app.bsky.feed.repost";
+pub(crate) const REPOST: &str = "app.bsky.feed.repost";
 /// Follows.
-pub const FOLLOW: &str = "app.bsky.graph.follow";
+pub(crate) const FOLLOW: &str = "app.bsky.graph.follow";
 /// The profile, whose key is always `self`.
-pub const PROFILE: &str = "app.bsky.actor.profile";
+pub(crate) const PROFILE: &str = "app.bsky.actor.profile";
 /// Blocks.
-pub const BLOCK: &str = "app.bsky.graph.block";
+pub(crate) const BLOCK: &str = "app.bsky.graph.block";
 /// Lists.
-pub const LIST: &str = "app.bsky.graph.list";
+pub(crate) const LIST: &str = "app.bsky.graph.list";
 /// Whose collection is of somebody else's lexicon.
-pub const NOTE: &str = "com.example.notes.entry";
+pub(crate) const NOTE: &str = "com.example.notes.entry";
 
 /// Collections and how often each is written to.
 const WEIGHTS: [(&str, u32); 8] =

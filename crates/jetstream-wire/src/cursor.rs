@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// From here on a cursor is a time and no sequence number. As microseconds it is a day in September 2001; an archive
 /// has fewer events.
-pub const TIMES_FROM: u64 = 1_000_000_000_000_000;
+pub(crate) const TIMES_FROM: u64 = 1_000_000_000_000_000;
 
 /// A cursor as a client wrote it.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

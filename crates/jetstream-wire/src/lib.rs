@@ -7,7 +7,7 @@
 //! Nothing here does I/O. An event is rendered and compressed once and shared by all who get it; that sharing is the
 //! business of the caller.
 
-pub mod cursor;
+mod cursor;
 pub mod dictionary;
 pub mod filter;
 pub mod query;
@@ -15,7 +15,7 @@ pub mod render;
 pub mod request;
 pub mod update;
 
-pub use cursor::Cursor;
+pub use cursor::{Cursor, InvalidCursor};
 pub use dictionary::{Dictionary, Encoder};
 pub use filter::{Filter, KindSet, Topic};
 pub use render::{Unrenderable, Wire};

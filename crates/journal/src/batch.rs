@@ -10,13 +10,13 @@ mod tests;
 
 use bytes::{Bytes, BytesMut};
 
-pub use crate::batch::header::BATCH_HEADER_BYTES;
+pub(crate) use crate::batch::header::BATCH_HEADER_BYTES;
 pub(crate) use crate::batch::header::{BATCH_MAGIC, BatchHeader};
 use crate::codec::len_u32;
 use crate::record::{self, Record};
 
 /// Data longer than this many bytes is written from where it lies instead of being copied into the batch.
-pub const DATA_COPIED_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const DATA_COPIED_BYTES_MAX: usize = 32 * 1024;
 
 /// Gathers records into a batch.
 #[derive(Debug)]

@@ -15,12 +15,12 @@
 //! * What replay believed is written and synced again before anything new is, so that bytes which only ever lived in
 //!   a page cache are never served as durable. See [`JournalWriter::resume`].
 
-pub mod batch;
-pub mod checkpoint;
+mod batch;
+mod checkpoint;
 mod codec;
-pub mod error;
+mod error;
 pub mod format;
-pub mod identity;
+mod identity;
 mod layout;
 pub mod manifest;
 mod names;
@@ -29,13 +29,13 @@ pub mod planted;
 pub mod record;
 mod replace;
 pub mod replay;
-pub mod segment;
-pub mod segments;
+mod segment;
+mod segments;
 mod sequential;
-pub mod table;
+mod table;
 #[cfg(test)]
 mod testbed;
-pub mod writer;
+mod writer;
 
 pub use crate::batch::{BatchBuilder, RecordPlace};
 pub use crate::checkpoint::{

@@ -11,7 +11,7 @@ use crate::format::FORMAT_VERSION;
 use crate::identity::DirectoryId;
 
 /// The length in bytes of the header of a segment file; the first batch starts here.
-pub const SEGMENT_HEADER_BYTES: u32 = 64;
+pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 
 /// What the segments of a journal have in common.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

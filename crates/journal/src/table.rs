@@ -19,7 +19,7 @@ pub use crate::table::reader::Table;
 pub use crate::table::writer::TableWriter;
 
 /// How much data a block has at most, unless it is one message that is larger.
-pub const BLOCK_BYTES_TARGET: u32 = 256 * 1024;
+pub(crate) const BLOCK_BYTES_TARGET: u32 = 256 * 1024;
 
 /// What goes wrong with a table.
 #[derive(Debug, Error)]

@@ -6,11 +6,11 @@
 //! Nothing here decides what is archived or gives a sequence number: rows come with theirs. Files are reached through
 //! [`alluvium_env::Disk`] only.
 
-pub mod block;
+mod block;
 mod codec;
 pub mod collections;
-pub mod error;
-pub mod event;
+mod error;
+mod event;
 #[cfg(test)]
 mod fixtures;
 pub mod frame;
@@ -19,13 +19,13 @@ pub mod header;
 pub mod index;
 pub mod inspect;
 pub mod metadata;
-pub mod name;
+mod name;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod read;
 mod recover;
 pub mod rewrite;
-pub mod write;
+mod write;
 
 pub use block::{Block, BlockBuilder, ROWS_MAX, RowRef};
 pub use error::{Damage, Error, Field, FrameDamage, Refused};

@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut};
 
 /// The length in bytes of the header in front of every batch.
-pub const BATCH_HEADER_BYTES: usize = 48;
+pub(crate) const BATCH_HEADER_BYTES: usize = 48;
 
 /// The first bytes of every batch. The first of them is rare in text, which makes the search for batches fast.
 pub(crate) const BATCH_MAGIC: [u8; 4] = [0xf6, b'A', b'L', b'B'];
