@@ -52,8 +52,6 @@ pub(super) fn hash(name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "what fails here is a failed test")]
-
     use super::*;
 
     #[test]
