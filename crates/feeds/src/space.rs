@@ -163,12 +163,17 @@ impl Space {
         }
         let database = self.open_database()?;
         let early = self.ground.early(&self.id)?;
-        if !early.is_empty() {
+        let has_early = !early.is_empty();
+        if has_early {
             database.write(|transaction| subscribe::adopt(transaction, early))?;
-            self.ground.forget_early(&self.id)?;
         }
         plot.taken();
-        Ok(self.database.get_or_init(|| database))
+        let database = self.database.get_or_init(|| database);
+        // Only now: who asks by one of them meanwhile finds it in the one place or in the other.
+        if has_early && let Err(failure) = self.ground.forget_early(&self.id) {
+            tracing::warn!(space = %self.id, ?failure, "subscriptions are kept in memory that are in the space by now");
+        }
+        Ok(database)
     }
 
     fn existing(&self) -> Result<&Database, Failure> {
@@ -179,10 +184,18 @@ impl Space {
     /// Looks at the space on a snapshot.
     fn look<T>(
         &self,
-        look: impl FnOnce(&Connection, &spaces::Space) -> Result<T, Failure>,
+        look: impl Fn(&Connection, &spaces::Space) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let Some(database) = self.database.get() else {
-            return self.ground.look_at_nothing(&self.id, look);
+        let database = match self.database.get() {
+            Some(database) => database,
+            None => {
+                let looked = self.ground.look_at_nothing(&self.id, &look);
+                match self.database.get() {
+                    // It was made meanwhile, and the subscriptions have gone there.
+                    Some(database) if looked.is_err() => database,
+                    _ => return looked,
+                }
+            }
         };
         let looked = database.read(|connection| look(connection, &self.row(connection)?));
         if let Err(Failure::Store(error)) = &looked

@@ -147,7 +147,7 @@ impl Core {
             return Err(Refusal::TooMany(format!("{max} followed streams")));
         }
         let (incarnation, acked) = (end.map(|end| end.incarnation), end.map(|end| end.tail));
-        let new = Link { explicit, glob, incarnation, acked };
+        let new = Link { explicit, glob, incarnation, acked, is_untold: false };
         book.link((place, links), path, end, new, |link| {
             *link = Link { explicit: link.explicit || explicit, ..new };
         });

@@ -18,6 +18,9 @@ pub(crate) struct Link {
     pub(crate) incarnation: Option<Incarnation>,
     /// Up to where that is read; `None` for nothing.
     pub(crate) acked: Option<Offset>,
+    /// No worker was told of the stream that is there since it came in place of another: what is acknowledged now is
+    /// still of that one.
+    pub(crate) is_untold: bool,
 }
 
 impl Link {
@@ -26,6 +29,7 @@ impl Link {
     fn meet(&mut self, end: Option<StreamEnd>) -> bool {
         let present = end.map(|end| end.incarnation);
         if self.incarnation != present {
+            self.is_untold |= self.incarnation.is_some();
             (self.incarnation, self.acked) = (present, None);
             self.glob &= present.is_some();
         }
@@ -46,6 +50,17 @@ pub(crate) struct Links {
     pub(crate) pending: BTreeSet<u32>,
     /// The last pending one that a wake told of: the next wake begins after it, so that each has its turn.
     pub(crate) told: u32,
+}
+
+impl Links {
+    /// Takes note that a worker is told of these streams, as they are now.
+    pub(crate) fn tell(&mut self, streams: &[u32]) {
+        for stream in streams {
+            if let Some(link) = self.by_stream.get_mut(stream) {
+                link.is_untold = false;
+            }
+        }
+    }
 }
 
 /// A stream that somebody follows.

@@ -78,7 +78,8 @@ impl Core {
                 continue;
             }
             let acked = subscription.is_looking().then_some(end.tail);
-            let new = Link { glob: true, incarnation, acked, ..Link::default() };
+            // It may be in the place of one that was deleted, of which no link is left.
+            let new = Link { glob: true, incarnation, acked, is_untold: true, ..Link::default() };
             let is_known =
                 book.number_of(path).is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));
             if !is_known && !has_room {

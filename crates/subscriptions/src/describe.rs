@@ -105,8 +105,9 @@ impl Core {
             .copied()
             .filter(|stream| !subscription.links.pending.contains(stream))
             .take(WAKE_STREAMS_MAX - pending.len());
+        let streams: Vec<u32> = pending.into_iter().chain(quiet).collect();
         let (mut told, mut covers) = (Vec::new(), Vec::new());
-        for stream in pending.into_iter().chain(quiet) {
+        for &stream in &streams {
             let Some((path, link)) = self.book.path(stream).zip(subscription.links.by_stream.get(&stream))
             else {
                 continue;
@@ -125,8 +126,9 @@ impl Core {
                 covers.push(Cursor { path: path.clone(), incarnation: end.incarnation, offset: tail });
             }
         }
-        if let (Some(last), Some(subscription)) = (last, self.at_mut(place)) {
-            subscription.links.told = last;
+        if let Some(subscription) = self.at_mut(place) {
+            subscription.links.told = last.unwrap_or(subscription.links.told);
+            subscription.links.tell(&streams);
         }
         (told, covers)
     }

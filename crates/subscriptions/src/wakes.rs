@@ -117,6 +117,7 @@ impl Core {
             glob: false,
             incarnation: end.map(|end| end.incarnation),
             acked: end.map(|end| end.tail),
+            is_untold: false,
         }
     }
 
@@ -239,7 +240,8 @@ impl Core {
         subscription.state.wake(subscription.kind(), self.now_ms(), lease_ttl_ms, self.wake_id())
     }
 
-    /// Acknowledgements as cursors. One that cannot be refuses all.
+    /// Acknowledgements as cursors. One that cannot be refuses all; one of a stream that is gone, with another in its place
+    /// that nobody was told of, means nothing.
     fn checked(&self, subscription: &Subscription, acks: &[Ack]) -> Result<Vec<Cursor>, Refusal> {
         let one = |ack: &Ack| {
             let unknown =
@@ -247,6 +249,9 @@ impl Core {
             let path = ack.stream.as_ref().ok_or_else(unknown)?;
             let stream = self.book.number_of(path).ok_or_else(unknown)?;
             let link = subscription.links.by_stream.get(&stream).ok_or_else(unknown)?;
+            if link.is_untold {
+                return Ok(None);
+            }
             let name = || name_of(path).unwrap_or_default().into_owned();
             let offset = ack.offset.ok_or_else(|| {
                 Refusal::InvalidOffset(format!("no offset of `{}` was acknowledged", name()))
@@ -260,9 +265,9 @@ impl Core {
                     offset.position <= end.tail.position && offset.append_index <= end.tail.append_index
                 })
                 .ok_or_else(|| Refusal::InvalidOffset(format!("`{}` does not reach that far", name())))?;
-            Ok(Cursor { path: path.clone(), incarnation: end.incarnation, offset })
+            Ok(Some(Cursor { path: path.clone(), incarnation: end.incarnation, offset }))
         };
-        acks.iter().map(one).collect()
+        acks.iter().map(one).filter_map(Result::transpose).collect()
     }
 
     fn came_back(&mut self, place: u32, delivered: &Delivered) {
@@ -373,7 +378,7 @@ impl Core {
                     let Some((subscription, book)) = self.with_book(place) else { return };
                     let glob = end.is_some() && subscription.is_meant(&path);
                     let (incarnation, acked) = (link.incarnation(), link.offset());
-                    let new = Link { explicit: true, glob, incarnation, acked };
+                    let new = Link { explicit: true, glob, incarnation, acked, is_untold: false };
                     book.link((place, &mut subscription.links), &path, end, new, |link| link.explicit = true);
                 }
                 self.count();

@@ -31,7 +31,7 @@ pub(super) fn refused(status: &SyncStatus) -> String {
     let told: Vec<String> = status.refused.iter().take(TOLD_MAX).map(of_feed).collect();
     let more = if status.refused.len() > told.len() { "; …" } else { "" };
     format!(
-        "{} not pushed and still in the file: {}{more}; `feed sync --retry-refused` tries again",
+        "{} not pushed and still in the file: {}{more}; `feed sync --retry-refused` tries all of it again",
         blocks(status.blocks_refused),
         told.join("; ")
     )

@@ -3,15 +3,19 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use alluvium_feed_client::{Space, SyncStatus};
+use alluvium_feed_client::{Claim, Space, SyncStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::place::{Opened, Place};
+use super::place::{Opened, Place, now_ms};
 use super::{conflicts, failure};
 use crate::stream::failure::Failure;
 
 /// How often a command that waits for another process looks, in milliseconds.
 const LOOK_MS: u64 = 200;
+/// For how long that process may get no further before the work is done twice, in milliseconds.
+const IDLE_MS: u64 = 1000;
+/// A server that has not answered for so long is told of, in milliseconds.
+const TROUBLE_AFTER_MS: u64 = 2000;
 /// A bar is shown for what takes longer, in milliseconds.
 const BAR_AFTER_MS: u64 = 1000;
 /// How often a bar is drawn anew, in milliseconds.
@@ -23,21 +27,34 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Pushes and pulls what there is. Another process that synchronises the file already does the work; then it is waited
-/// for.
+/// for, as long as it gets on.
 pub(super) fn bring_up_to_date(place: &Place, opened: &Opened) -> Result<SyncStatus, Failure> {
     let patience = place.patience();
-    let claim = opened.client.claim().map_err(|error| Failure::Other(format!("cannot lock: {error}")))?;
+    let claim = claim(opened)?;
     let runtime = runtime()?;
     let server = place.server()?;
     let status = runtime.block_on(async {
         let working = async {
-            if claim.is_some() {
-                opened.space.sync(&server, patience).await.map_err(failure::sync)
-            } else {
-                place.notes().note("another process synchronises this file: waiting for it");
-                wait_for_other(opened, patience).await
-            }
+            let _claim = match claim {
+                Some(claim) => Some(claim),
+                None => match tokio::time::timeout(patience, wait_for_other(place, opened)).await {
+                    Ok(waited) => match waited? {
+                        Waited::Done(status) => return Ok(*status),
+                        Waited::Ours(claim) => claim,
+                    },
+                    Err(_) => None,
+                },
+            };
+            opened.space.sync(&server, patience).await.map_err(failure::sync)
         };
+        tokio::pin!(working);
+        tokio::select! {
+            ended = &mut working => return ended,
+            () = tokio::time::sleep(Duration::from_millis(TROUBLE_AFTER_MS)) => {}
+        }
+        if let Some(error) = opened.space.status().map_err(failure::replica)?.last_error {
+            place.notes().note(format_args!("{error}; trying again"));
+        }
         tokio::select! {
             ended = working => ended,
             () = show_progress(place, &opened.space) => unreachable_status(&opened.space),
@@ -48,23 +65,45 @@ pub(super) fn bring_up_to_date(place: &Place, opened: &Opened) -> Result<SyncSta
     status
 }
 
+fn claim(opened: &Opened) -> Result<Option<Claim>, Failure> {
+    opened.client.claim().map_err(|error| Failure::Other(format!("cannot lock: {error}")))
+}
+
 /// The bar never ends by itself.
 fn unreachable_status(space: &Space) -> Result<SyncStatus, Failure> {
     space.status().map_err(failure::replica)
 }
 
-async fn wait_for_other(opened: &Opened, patience: Duration) -> Result<SyncStatus, Failure> {
-    let waiting = async {
-        loop {
-            let status = opened.space.status().map_err(failure::replica)?;
-            if status.is_done() {
-                return Ok(status);
-            }
-            tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
+/// What came of waiting for another process.
+enum Waited {
+    /// It has heard of the server since, and nothing is left to do.
+    Done(Box<SyncStatus>),
+    /// The work is to be done here. Without a claim, as the other process is there and gets nowhere: both doing it does no
+    /// harm.
+    Ours(Option<Claim>),
+}
+
+/// Waits until the process that synchronises the file is done, has ended, or gets no further.
+async fn wait_for_other(place: &Place, opened: &Opened) -> Result<Waited, Failure> {
+    place.notes().note("another process synchronises this file: waiting for it");
+    let began_ms = now_ms();
+    let (mut last, mut idle_ms) = (None, 0);
+    loop {
+        let status = opened.space.status().map_err(failure::replica)?;
+        // What the file says may be of long ago, if that process cannot reach the server.
+        if status.is_done() && status.last_ok_at.is_some_and(|heard| heard >= began_ms) {
+            return Ok(Waited::Done(Box::new(status)));
         }
-    };
-    let timeout = || Failure::Unavailable("the process that synchronises this file is not done".to_owned());
-    tokio::time::timeout(patience, waiting).await.unwrap_or_else(|_| Err(timeout()))
+        if let Some(claim) = claim(opened)? {
+            return Ok(Waited::Ours(Some(claim)));
+        }
+        idle_ms = if last.as_ref() == Some(&status) { idle_ms + LOOK_MS } else { 0 };
+        if idle_ms >= IDLE_MS {
+            return Ok(Waited::Ours(None));
+        }
+        last = Some(status);
+        tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
+    }
 }
 
 /// Draws what is left to do, if somebody looks and it takes long enough. Never ends.
@@ -113,21 +152,15 @@ pub(super) fn while_synchronising(
     is_offline: bool,
     mut look: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let claim = if is_offline {
-        None
-    } else {
-        opened.client.claim().map_err(|error| Failure::Other(format!("cannot lock: {error}")))?
-    };
-    if claim.is_none() && !is_offline {
+    let mut held = if is_offline { None } else { claim(opened)? };
+    if held.is_none() && !is_offline {
         place.notes().note("another process synchronises this file: only looking");
     }
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let mut changes = opened.space.changes();
-        let syncing = match claim {
-            Some(_) => Some(opened.space.start(&place.server()?).map_err(failure::start)?),
-            None => None,
-        };
+        let start = || opened.space.start(&place.server()?).map_err(failure::start);
+        let mut syncing = held.is_some().then(start).transpose()?;
         let mut trouble = Trouble::default();
         loop {
             changes.mark_unchanged();
@@ -141,6 +174,13 @@ pub(super) fn while_synchronising(
             tokio::select! {
                 _ = changes.changed() => {}
                 () = pause => opened.space.notice_others().map_err(failure::replica)?,
+            }
+            if held.is_none() && !is_offline {
+                held = claim(opened)?;
+                if held.is_some() {
+                    place.notes().note("the other process has ended: synchronising");
+                    syncing = Some(start()?);
+                }
             }
         }
     });

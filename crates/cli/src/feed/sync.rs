@@ -18,7 +18,9 @@ A server that cannot be reached is waited for until --give-up-after; with --foll
 doubled by stopping it, by killing it, or by a server that was restored from a backup: what it has lost is pushed again.
 
 A block that the server refuses for good stays in the file and holds up no other; `feed status` says which feed it is of, \
-and why. It is tried again with --retry-refused only.";
+and why. It is tried again with --retry-refused; what a token may not write, each time.
+
+Where another process synchronises the file, this waits for it, and does the work itself if that one ends or gets no further.";
 
 /// Arguments of `alluvium feed sync`.
 #[derive(Debug, Args)]

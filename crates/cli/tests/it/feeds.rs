@@ -1,5 +1,8 @@
 //! Feeds over the binary: what was acknowledged is there after `kill -9`, and nothing is doubled.
 
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
 use super::support::{Cli, Ended, Server, call, signal};
 
 const JSON: &str = "content-type: application/json";
@@ -116,6 +119,48 @@ fn a_follower_pushes_what_another_command_appends_and_shows_what_comes() {
     assert_eq!(follower.wait().unwrap().code(), Some(143));
 }
 
+/// Reads what a command says, up to a line with this in it.
+fn says(child: &mut Child, what: &str) {
+    let said = BufReader::new(child.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+    assert!(said.into_iter().any(|line| line.contains(what)), "it ended without `{what}`");
+}
+
+#[test]
+fn where_another_process_gets_nowhere_the_work_is_done_all_the_same() {
+    let server = Server::start();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    feed(&server.url(), two.path(), "replicate f").run().ok();
+    feed(&server.url(), two.path(), "sync").run().ok();
+    let mut stuck = feed(NOWHERE, two.path(), "sync --follow").spawn();
+    says(&mut stuck, "trying again");
+    feed(&server.url(), one.path(), "append f -m news --sync").run().ok();
+    let ended = feed(&server.url(), two.path(), "sync").run();
+    assert!(ended.stderr.contains("another process synchronises this file"), "{}", ended.stderr);
+    ended.ok();
+    assert_eq!(feed(&server.url(), two.path(), "read f").run().ok(), "news\n");
+    // Without a server, nothing is said to be up to date.
+    let said = feed(NOWHERE, two.path(), "sync --give-up-after 3").run().fails_with(7);
+    assert!(!said.contains("up to date"), "{said}");
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
+}
+
+#[test]
+fn whoever_waits_for_another_process_takes_over_from_it() {
+    let server = Server::start();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    feed(&server.url(), two.path(), "replicate f").run().ok();
+    let mut first = feed(&server.url(), two.path(), "sync --follow").spawn();
+    says(&mut first, "up to date");
+    let mut tail = feed(&server.url(), two.path(), "tail f --limit 1").spawn();
+    says(&mut tail, "only looking");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    says(&mut tail, "synchronising");
+    feed(&server.url(), one.path(), "append f -m news --sync").run().ok();
+    assert_eq!(Ended::of(tail).ok(), "news\n");
+}
+
 #[test]
 fn what_is_not_wanted_any_more_goes_and_comes_back_on_demand() {
     let server = Server::start();
@@ -171,11 +216,11 @@ fn a_follower_tells_what_is_set_aside() {
     copied(&server, folder.path());
     feed(NOWHERE, folder.path(), "append g -m fromA").run().ok();
     let mut follower = feed(&server.url(), folder.path(), "sync --follow").spawn();
-    let mut said = std::io::BufReader::new(follower.stderr.take().unwrap());
+    let mut said = BufReader::new(follower.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("set aside") {
         line.clear();
-        assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it ends without a word");
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ends without a word");
     }
     assert!(line.contains("--append-again"), "{line}");
     signal(&follower, "TERM");

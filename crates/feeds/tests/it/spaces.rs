@@ -309,3 +309,33 @@ fn no_door_makes_a_space_for_an_append_that_is_refused() {
         assert_eq!(entries(site.authority.folder.path()), before, "{due}: {request:?}");
     }
 }
+
+#[test]
+fn a_subscription_from_before_the_first_block_is_there_at_every_moment() {
+    let authority = Authority::new();
+    let service = authority.service();
+    for number in 0..40 {
+        let space = id(&format!("space {number}"));
+        let ask = |request| service.handle_blocking(&Principal::anyone(), &space, request, None);
+        let request = SubscribeRequest { all: Some(true), ..SubscribeRequest::default() };
+        let Response::Subscribe(subscribed) = ask(Request::Subscribe(request)) else { panic!() };
+        let query = || {
+            let subscription_id = Some(subscribed.subscription_id.clone());
+            ask(Request::Query(QueryRequest { subscription_id, ..QueryRequest::default() }))
+        };
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                loop {
+                    match query() {
+                        Response::Query(page) if page.blocks.is_empty() => {}
+                        last => return last,
+                    }
+                }
+            });
+            let appended = ask(Request::Append(append(vec![block("f", "a", 0, "first")])));
+            assert!(matches!(appended, Response::Append(_)), "{appended:?}");
+            let last = reader.join().unwrap();
+            assert!(matches!(last, Response::Query(_)), "{last:?}");
+        });
+    }
+}

@@ -441,6 +441,49 @@ fn streams_are_followed_by_name_by_pattern_or_both() {
     assert_eq!(body["streams"][0]["path"], "a/1");
 }
 
+/// A stream is deleted while a worker reads it, and another one under its name is as long by the time of the acknowledgement.
+#[test]
+fn what_is_acknowledged_of_a_stream_that_is_gone_is_not_read_of_the_next_one_there() {
+    for document in [
+        json!({"type": "pull-wake", "pattern": "jobs/*", "wake_stream": "wake"}),
+        json!({"type": "pull-wake", "streams": ["jobs/1"], "wake_stream": "wake"}),
+        json!({"type": "webhook", "pattern": "jobs/*", "webhook": {"url": "https://w.test/"}}),
+        json!({"type": "webhook", "streams": ["jobs/1"], "webhook": {"url": "https://w.test/"}}),
+    ] {
+        let mut fixture = Fixture::new();
+        let is_hook = document["type"] == "webhook";
+        let action = if is_hook { "callback" } else { "ack" };
+        if !is_hook {
+            fixture.put("wake", "[]");
+        }
+        // What a worker is told, and what is to come back of telling it.
+        let told = |fixture: &mut Fixture| {
+            if is_hook {
+                let (delivery, wake) = fixture.one();
+                return (wake, Some(delivery));
+            }
+            (fixture.ask("s", What::Claim { worker: "w".to_owned() }).unwrap(), None)
+        };
+        fixture.make("s", &document).unwrap();
+        fixture.append("jobs/1");
+        let (wake, delivery) = told(&mut fixture);
+        let read = fixture.tail("jobs/1");
+        fixture.drive(fixture.engine().delete(&parse_name("jobs/1").unwrap())).unwrap();
+        fixture.settle();
+        fixture.append("jobs/1");
+        fixture.append("jobs/1");
+        let answer = fixture.call("s", action, &wake, &[("jobs/1", &read)], true).unwrap();
+        assert_eq!(answer["next_wake"], true, "{document}");
+        assert_eq!(fixture.links("s")[0].2, "-1", "{document}: all of it is left to be read");
+        // Who is told of it reads it as any other.
+        delivery.into_iter().for_each(|delivery| fixture.back(delivery, DONE));
+        let (wake, _) = told(&mut fixture);
+        let read = fixture.tail("jobs/1");
+        fixture.call("s", action, &wake, &[("jobs/1", &read)], true).unwrap();
+        assert_eq!(fixture.links("s")[0].2, read, "{document}");
+    }
+}
+
 #[test]
 fn a_subscription_is_confirmed_or_another_and_ends_when_it_is_told() {
     let mut fixture = Fixture::new();
