@@ -26,7 +26,7 @@ impl Asked {
             return Err(Refusal::Body(format!("`{unknown}` is not known")));
         }
         let path = value["path"].as_str().and_then(StreamPath::parse_url_path);
-        let path = path.ok_or_else(|| refused("`path` is wanted, the URL path of a stream"))?;
+        let path = path.ok_or_else(|| refused("`path` is wanted, the URL path of a stream, as in `/v1/stream/logs/a` or `/ds/bucket/stream`"))?;
         let dry_run = match &value["dry_run"] {
             Value::Null => true,
             Value::Bool(dry_run) => *dry_run,
@@ -89,6 +89,14 @@ mod tests {
         assert!(!asked.dry_run && asked.to == TrimTo::Offset(offset));
         let asked = Asked::parse(br#"{"path":"/ds/docs/s","keep_ms":5}"#);
         assert!(asked.is_ok_and(|asked| asked.to == TrimTo::Age(5)));
+    }
+
+    #[test]
+    fn a_path_of_another_form_is_told_the_form_that_is_wanted() {
+        for body in [r#"{"path":"logs/a","keep_bytes":1}"#, r#"{"keep_bytes":1}"#] {
+            let Err(Refusal::Body(told)) = Asked::parse(body.as_bytes()) else { panic!("{body}") };
+            assert!(told.contains("`/v1/stream/"), "{told}");
+        }
     }
 
     #[test]
