@@ -1,6 +1,6 @@
 //! How the server meets the network: certificates, proxies, limits of connections.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use alluvium_http::{Counters, Front, Tls, TlsError};
 use tokio::signal::unix;
@@ -31,6 +31,13 @@ pub fn scheme(front: &Front) -> &'static str {
     if front.tls.is_some() { "https" } else { "http" }
 }
 
+/// Where a client on this machine reaches a server that listens on `address`. What stands for every address of the machine
+/// is none to ask, and no certificate has it.
+#[must_use]
+pub fn reached_at(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
+}
+
 /// Reads certificates again when their files change, and on SIGHUP, until it is dropped. Without certificates the
 /// signal does nothing, and above all does not end the process.
 pub async fn keep_certificates(tls: Option<Arc<Tls>>) -> io::Result<()> {
@@ -53,4 +60,22 @@ pub async fn keep_certificates(tls: Option<Arc<Tls>>) -> io::Result<()> {
     };
     tokio::join!(on_signal, on_change);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_every_address_is_reached_by_a_name_that_a_certificate_may_have() {
+        for (address, reached) in [
+            ("0.0.0.0:4437", "localhost:4437"),
+            ("[::]:80", "localhost:80"),
+            ("127.0.0.1:4437", "127.0.0.1:4437"),
+            ("[::1]:4437", "[::1]:4437"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+        ] {
+            assert_eq!(reached_at(address.parse().expect("an address")), reached);
+        }
+    }
 }

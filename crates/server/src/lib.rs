@@ -31,7 +31,7 @@ pub use causes::Causes;
 pub use exit::{
     EXIT_CODES, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, ServeError,
 };
-pub use front::{keep_certificates, scheme};
+pub use front::{keep_certificates, reached_at, scheme};
 pub use logging::log_to_stderr;
 pub use room::RoomKeeper;
 pub use serve::{check_files, serve};

@@ -16,7 +16,7 @@ use crate::{
     admin::Admin,
     config::{Config, StoreChoice},
     exit::ServeError,
-    front::{keep_certificates, open_front, scheme},
+    front::{keep_certificates, open_front, reached_at, scheme},
     keep::try_folder,
     logging,
     memory::check_memory,
@@ -231,7 +231,7 @@ fn announce(
         store.durability(),
         store.recovered(),
         own.map(|own| format!("metrics        http://{}{METRICS_PATH}\n", own.address())).unwrap_or_default(),
-        how_to_try(config, &format!("{scheme}://{address}")),
+        how_to_try(config, &format!("{scheme}://{}", reached_at(address))),
     );
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever started it did not stay to read: no reason not to serve.

@@ -24,7 +24,7 @@ use alluvium_server::sight::{Operated, Operations, OwnError, OwnServer, Sight, V
 use alluvium_server::{
     Causes, EXIT_CONFIG, EXIT_DATA, EXIT_ENGINE_FAULT, EXIT_IO, EXIT_LOCKED, EXIT_PORT_IN_USE, log_to_stderr,
 };
-use alluvium_server::{RoomKeeper, Signals, drain, keep_certificates, say_stopped, scheme};
+use alluvium_server::{RoomKeeper, Signals, drain, keep_certificates, reached_at, say_stopped, scheme};
 
 pub(crate) use self::args::{ServeArgs, variables};
 use self::args::{command, unknown_variable};
@@ -281,9 +281,10 @@ fn announce(args: &ServeArgs, front: &Front, address: SocketAddr, next_seq: u64)
          relay          {}\n\
          data           {}, next event {next_seq}\n\
          live           {socket_scheme}://{address}/subscribe\n\
-         try            curl -N '{scheme}://{address}/streams/events?live=sse&offset=now'\n",
+         try            curl -N '{scheme}://{}/streams/events?live=sse&offset=now'\n",
         args.relay,
         args.data_dir.display(),
+        reached_at(address),
     );
     // Whoever started it may not have stayed to read: no reason not to serve.
     drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
