@@ -181,6 +181,17 @@ fn the_tour_of_copied_files_sets_a_block_aside_and_appends_it_anew() {
     assert!(printed.contains("\"text\":\"olives\"") && printed.ends_with("olives\n"), "{printed}");
 }
 
+#[test]
+fn the_requests_about_feeds_are_answered_as_they_stand_on_the_page() {
+    let printed = run(&Server::start(), &commands_of(FEEDS, "Doors"));
+    let tags = ["AppendResponse", "QueryResponse", "SubscribeResponse", "QueryResponse"];
+    let answers: Vec<&str> = printed.lines().collect();
+    assert_eq!(answers.len(), tags.len(), "{printed}");
+    for (answer, tag) in answers.iter().zip(tags) {
+        assert!(answer.starts_with(&format!("{{\"_tag\":\"{tag}\"")), "{printed}");
+    }
+}
+
 /// As many ports behind one another as a network with its hosts takes, and one more.
 fn free_ports(count: u16) -> u16 {
     let free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
