@@ -186,15 +186,14 @@ impl Space {
         &self,
         look: impl Fn(&Connection, &spaces::Space) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let database = match self.database.get() {
-            Some(database) => database,
-            None => {
-                let looked = self.ground.look_at_nothing(&self.id, &look);
-                match self.database.get() {
-                    // It was made meanwhile, and the subscriptions have gone there.
-                    Some(database) if looked.is_err() => database,
-                    _ => return looked,
-                }
+        let database = if let Some(database) = self.database.get() {
+            database
+        } else {
+            let looked = self.ground.look_at_nothing(&self.id, &look);
+            match self.database.get() {
+                // It was made meanwhile, and the subscriptions have gone there.
+                Some(database) if looked.is_err() => database,
+                _ => return looked,
             }
         };
         let looked = database.read(|connection| look(connection, &self.row(connection)?));
