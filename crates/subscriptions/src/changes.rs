@@ -19,7 +19,7 @@ impl Core {
             self.look_at_all(&mut concerned);
         }
         for path in paths {
-            self.look_at(&path, &mut concerned);
+            self.look_at(&path, true, &mut concerned);
         }
         if !concerned.is_empty() {
             self.count();
@@ -43,12 +43,13 @@ impl Core {
             }
         });
         for path in paths {
-            self.look_at(&path, concerned);
+            self.look_at(&path, false, concerned);
         }
     }
 
-    /// Looks at one path: which stream is there, where it ends, who follows it.
-    fn look_at(&mut self, path: &StreamPath, concerned: &mut BTreeSet<u32>) {
+    /// Looks at one path: which stream is there, where it ends, who follows it. Not for a change after a start or a gap: workers
+    /// may know of what is there since before.
+    fn look_at(&mut self, path: &StreamPath, is_change: bool, concerned: &mut BTreeSet<u32>) {
         let Some(name) = name_of(path) else { return };
         let end = self.engine.end_of(path);
         let known = self.book.number_of(path);
@@ -79,7 +80,7 @@ impl Core {
             }
             let acked = subscription.is_looking().then_some(end.tail);
             // It may be in the place of one that was deleted, of which no link is left.
-            let new = Link { glob: true, incarnation, acked, is_untold: true, ..Link::default() };
+            let new = Link { glob: true, incarnation, acked, is_untold: is_change, ..Link::default() };
             let is_known =
                 book.number_of(path).is_some_and(|stream| subscription.links.by_stream.contains_key(&stream));
             if !is_known && !has_room {

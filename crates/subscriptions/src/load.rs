@@ -111,7 +111,9 @@ impl Core {
             let Some((subscription, book)) = self.with_book(place) else { continue };
             link.glob = subscription.is_meant(&path);
             if link.glob || link.explicit {
-                book.link((place, &mut subscription.links), &path, end, link, |_| {});
+                let stream = book.link((place, &mut subscription.links), &path, end, link, |_| {});
+                // A worker may have been told before this start.
+                subscription.links.tell(&[stream]);
             }
         }
         let Some(subscription) = self.at_mut(place) else { return Ok(()) };
