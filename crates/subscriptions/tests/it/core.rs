@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     pub(crate) fn settle(&mut self) {
-        for _ in 0..100 {
+        for _ in 0..1000 {
             self.core().run();
             self.engine().step_commit(0).unwrap();
             let wrote = self.core().poll_writes(&mut Context::from_waker(Waker::noop())).is_ready();
