@@ -29,7 +29,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Pushes and pulls what there is. Another process that synchronises the file already does the work; then it is waited
 /// for, as long as it gets on.
 pub(super) fn bring_up_to_date(place: &Place, opened: &Opened) -> Result<SyncStatus, Failure> {
-    let patience = place.patience();
+    let (patience, began_ms) = (place.patience(), now_ms());
     let claim = claim(opened)?;
     let runtime = runtime()?;
     let server = place.server()?;
@@ -45,7 +45,8 @@ pub(super) fn bring_up_to_date(place: &Place, opened: &Opened) -> Result<SyncSta
                     Err(_) => None,
                 },
             };
-            opened.space.sync(&server, patience).await.map_err(failure::sync)
+            let waited = Duration::from_millis(now_ms().saturating_sub(began_ms));
+            opened.space.sync(&server, patience.saturating_sub(waited)).await.map_err(failure::sync)
         };
         tokio::pin!(working);
         tokio::select! {
